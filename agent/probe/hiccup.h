@@ -1,0 +1,19 @@
+#pragma once
+#include <memory>
+
+#include "common/base/clock.h"
+#include "common/stats/histogram.h"
+
+namespace muster {
+
+// Hiccup meter (MEASUREMENT.md 10): a thread sleeps 1 ms; a wake-up late by h records h, h - 1 ms, ... so a 200 ms
+// stop is 200 samples. Tells what this host does to any timing.
+class HiccupMeter {
+ public:
+  static std::unique_ptr<HiccupMeter> Start(const Clock& clock);
+  virtual ~HiccupMeter() = default;  // stops and joins
+  // Everything since the last Take; thread-safe, blocks for a histogram copy at most.
+  virtual Histogram Take() = 0;
+};
+
+}  // namespace muster

@@ -1,0 +1,73 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/stats/histogram.h"
+
+namespace muster {
+
+// Preallocated 4 KiB pages (one octave of 1,024 x u32). Owned by one worker; pages go out while it records and come
+// back when the reporter has cleared a recorder. Thread-safe hand-back without a lock: the free list is only touched
+// by the thread that holds the recorder set (it travels worker -> reporter -> worker whole), so the pool itself is
+// NOT thread-safe: a recorder keeps its pages across intervals and takes new ones only in the worker.
+class PagePool {
+ public:
+  explicit PagePool(size_t pages);
+  // A zeroed page, or nullptr when exhausted (the value is then counted in moments and `lost_pages`; sums would not
+  // add up, so the engine sizes the pool for the worst case and a check covers the rest).
+  uint32_t* Take();
+  size_t capacity() const { return capacity_; }
+  size_t used() const { return used_; }
+  static constexpr size_t kPageBytes = hist::kOctave * sizeof(uint32_t);
+
+ private:
+  std::unique_ptr<uint32_t[]> memory_;
+  size_t capacity_;
+  size_t used_ = 0;
+};
+
+// The recorder of the hot path: 32-bit paged counters, exact moments. One writer. A counter that would pass 2^32-1
+// in one interval saturates the page: an interval of 1 s cannot reach it (it would need 4 G ops/s).
+class PagedHistogram {
+ public:
+  explicit PagedHistogram(PagePool* pool) : pool_(pool) {}
+
+  void Record(uint64_t value) {
+    moments_.Add(value);
+    if (__builtin_expect(value > hist::kHighest, 0)) {
+      ++moments_.overflow;
+      value = hist::kHighest;
+    }
+    const uint32_t index = hist::IndexOf(value);
+    uint32_t* page = pages_[index / hist::kOctave];
+    if (__builtin_expect(page == nullptr, 0)) {
+      page = TakePage(index / hist::kOctave);
+      if (page == nullptr) return;
+    }
+    ++page[index % hist::kOctave];
+  }
+
+  const Moments& moments() const { return moments_; }
+  bool empty() const { return moments_.count == 0; }
+  uint64_t lost() const { return lost_; }  // values that found no page
+  EncodedHistogram Encode() const;
+  // Adds into a 64-bit histogram (phase totals, live merge in the agent).
+  void AddTo(Histogram& out) const;
+  // Zeroes the touched pages (kept for the next interval) and the moments.
+  void Clear();
+  size_t pages() const;
+
+ private:
+  uint32_t* TakePage(uint32_t octave);
+
+  PagePool* pool_;
+  std::array<uint32_t*, hist::kOctaves> pages_{};
+  uint64_t touched_ = 0;  // bit per octave
+  Moments moments_;
+  uint64_t lost_ = 0;
+};
+
+}  // namespace muster
