@@ -1,0 +1,57 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/plan/plan.h"
+#include "common/stats/op_stats.h"
+#include "controller/aggregate/figures.h"
+
+namespace muster {
+
+// Who takes part in a measure phase and what its window is.
+struct PhaseShape {
+  std::map<std::string, std::vector<uint32_t>> agents;  // agent id -> initiators it carries
+  Nanos interval = kSecond;
+  uint32_t warmup_intervals = 0;
+  uint32_t window_intervals = 1;
+  Workload workload;
+};
+
+// Merges the intervals of one measure phase while they come in. Not thread-safe (run loop only). Never blocks.
+// Memory: fleet histograms per interval are handed out when an interval is complete (TakeComplete) and forgotten;
+// window histograms are kept per initiator and kind.
+class PhaseAggregator {
+ public:
+  explicit PhaseAggregator(PhaseShape shape);
+  ~PhaseAggregator();
+
+  // Typed errors REPORT_UNKNOWN_AGENT, REPORT_DUPLICATE_INTERVAL, REPORT_UNKNOWN_INITIATOR, HISTOGRAM_*; nothing is
+  // merged then.
+  absl::Status Add(const std::string& agent, const IntervalDelta& delta);
+  absl::Status AddTotals(const std::string& agent, const PhaseTotals& totals);
+  // The agent will deliver nothing more (lost or failed).
+  void Lose(const std::string& agent);
+
+  // Fleet figures of the newest interval that every live agent has delivered; with `provisional` also of one that
+  // some still owe.
+  std::optional<LiveFigures> Live() const;
+  // Intervals completed since the last call, in order, for the store.
+  std::vector<FleetInterval> TakeComplete();
+
+  // All totals are in (or the agents lost). Computes the figures over the window and checks sums
+  // (SYSTEM.md 1: submitted = completed + failed + aborted + abandoned; histogram counts = completed; sum over deltas
+  // = totals; sum over initiators = fleet). A mismatch is recorded in `sums_error`, never hidden.
+  // `last_interval`: the phase's real last one (a cancelled phase has a shorter window).
+  StepFigures Seal(int64_t last_interval);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muster

@@ -1,0 +1,119 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/plan/plan.h"
+#include "common/stats/op_stats.h"
+
+// Plain figures: what aggregation computes, verdicts judge, the store keeps and reports show.
+namespace muster {
+
+struct KindFigures {
+  std::optional<OpKind> kind;  // none: all kinds pooled
+  uint64_t completed = 0;
+  uint64_t bytes = 0;
+  uint64_t failed = 0;
+  // response, wait and service always hold every operation the latency figures are made of (closed loop without
+  // waits: wait is all zeros, service equals response).
+  Histogram response, wait, service;
+  uint64_t response_max = 0;  // drained and unfinished operations included
+};
+
+struct GroupFigures {
+  std::string name;        // "fleet" or the initiator's number
+  std::string agent;       // empty for the fleet
+  std::vector<KindFigures> kinds;  // pooled first, then those the workload has
+  double asked_depth = 0, achieved_depth = 0, wire_depth = 0, time_full_share = 0;
+  Histogram lateness;
+};
+
+struct ErrorFigures {
+  OpKind kind = OpKind::kRead;
+  Outcome outcome = Outcome::kOther;
+  int32_t native_code = 0;
+  uint64_t count = 0;
+  Histogram response;
+};
+
+struct StepFigures {
+  Nanos interval = kSecond;
+  uint32_t first_interval = 0;   // of the window
+  uint32_t intervals_asked = 0;  // window as planned
+  uint32_t intervals = 0;        // intervals of the window that every initiator delivered; rates are over these
+  Nanos window() const { return interval * intervals; }
+  GroupFigures fleet;
+  std::vector<GroupFigures> initiators;
+  std::vector<ErrorFigures> errors;      // whole phase, warm-up and drain included
+  std::vector<std::string> missing;      // "agent local-2 interval 7 (gap)", at most 64, the rest counted
+  uint64_t missing_count = 0;
+  uint32_t initiators_asked = 0, initiators_heard = 0;
+  std::vector<std::string> lost_agents;
+  uint64_t straggle_count = 0;
+  std::vector<StraggleOp> stragglers;    // oldest 256 of the fleet
+  Nanos straggle_oldest = 0;
+  Nanos edge_error = 0, stamp_error = 0, poll_gap_max = 0;
+  Histogram hiccup;
+  double cpu_share = 0;   // CPUs used by all agents over the window
+  bool overloaded = false, poisoned = false;
+  absl::Status sums_error;  // SUMS_MISMATCH naming agent, initiator, kind and both values; OK when all add up
+};
+
+// One complete interval of the fleet, for live display and the store.
+struct FleetInterval {
+  int64_t interval = 0;
+  bool in_window = false;
+  std::array<KindFigures, kOpKinds> kinds;   // kinds not in the workload stay empty
+  std::vector<InitiatorDelta> initiators;    // moments and counters; histograms dropped by the store after retention
+  uint64_t outstanding = 0, waiting = 0;
+  Nanos oldest_age = 0;
+};
+
+struct AgentLive {
+  std::string agent;
+  int64_t interval = -1;  // newest delivered
+  double iops = 0, bytes_per_second = 0;
+  uint64_t outstanding = 0;
+  Nanos oldest_age = 0;
+  double cpu = 0;
+  bool silent = false;
+};
+
+struct LiveFigures {
+  int64_t interval = 0;
+  bool in_window = false, provisional = false;
+  double iops = 0, bytes_per_second = 0;
+  Nanos p50 = 0, p99 = 0, p999 = 0, max = 0;
+  std::array<double, kOpKinds> iops_by_kind{};
+  uint64_t outstanding = 0, failed = 0;
+  std::vector<AgentLive> agents;
+};
+
+enum class CheckOutcome : uint8_t { kPass, kWarn, kFail, kNotEvaluated };
+struct Check {
+  std::string name;
+  CheckOutcome outcome = CheckOutcome::kNotEvaluated;
+  std::string evidence;
+};
+
+enum class StepOutcome : uint8_t { kValid, kInvalid, kOverloaded, kCancelled, kFailed, kSkipped };
+std::string_view StepOutcomeName(StepOutcome outcome);  // "VALID" ...
+
+// Everything kept of a step.
+struct StepResult {
+  Step step;
+  StepOutcome outcome = StepOutcome::kFailed;
+  std::string message;
+  StepFigures figures;
+  std::vector<Check> checks;
+  std::vector<std::pair<std::string, std::string>> facts;  // ("local-1: ring flags", "...")
+  Nanos start_skew = 0, clock_error = 0;
+  uint64_t fill_bytes = 0;
+  Nanos fill_time = 0;
+};
+
+}  // namespace muster

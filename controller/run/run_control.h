@@ -1,0 +1,57 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/plan/plan.h"
+#include "controller/aggregate/figures.h"
+#include "controller/store/run_store.h"
+
+// What a caller of a run gives and sees: options, progress, outcome.
+namespace muster {
+
+// Deadlines of SYSTEM.md 1, all settable.
+struct RunDeadlines {
+  Nanos attach = 60 * kSecond;
+  Nanos prepared_to_start = 10 * kSecond;
+  Nanos detach = 30 * kSecond;
+  Nanos no_progress_slack = 5 * kSecond;  // prepare, fill, drain: op timeout + this
+};
+
+struct RunOptions {
+  std::string runs_dir;
+  bool keep_raw = false;
+  RunDeadlines deadlines;
+  RunHeader header;  // id, campaign text ...
+};
+
+struct FillProgress {
+  uint64_t bytes_done = 0, bytes_total = 0;
+  double bytes_per_second = 0;
+  std::optional<Nanos> eta;
+};
+
+// Called from the run loop's thread, in order; must not block for long.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  virtual void OnRunStarted(const std::string& run_id, const std::string& path) = 0;
+  virtual void OnPhase(const Step& step, PhaseKind phase, Nanos expected) = 0;  // expected 0: unknown
+  virtual void OnFillProgress(const FillProgress& progress) = 0;
+  virtual void OnLive(const Step& step, const LiveFigures& live) = 0;
+  virtual void OnStepResult(const StepResult& result) = 0;
+  virtual void OnEvent(const std::string& text) = 0;  // agent lost, start missed, silent agent ...
+};
+
+struct RunOutcome {
+  std::string run_id;
+  std::string path;         // of the run file; empty when none could be made
+  std::string outcome;      // complete, cancelled, failed, aborted
+  absl::Status error;       // why it failed or was aborted
+  bool any_invalid = false; // a step is not VALID
+};
+
+}  // namespace muster

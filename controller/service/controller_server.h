@@ -1,0 +1,45 @@
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "controller/run/run_control.h"
+
+namespace muster {
+
+struct ServerOptions {
+  std::string socket_path;       // Unix socket in a 0700 directory of this user
+  Nanos lease = 10 * kSecond;
+  std::string build;
+};
+
+// What one agent found when it looked at the plan's targets.
+struct TargetView {
+  std::string agent, host;
+  std::string target, place, identity, found, verdict, would_write;
+  uint64_t size = 0;
+  bool writable = false;
+  absl::Status refusal;
+};
+
+// The embedded controller: gRPC server, fleet, run loop, store thread. Methods block; call them from one thread.
+class ControllerServer {
+ public:
+  // SOCKET_PATH_TOO_LONG, SOCKET_IN_USE, SOCKET_DIRECTORY (not 0700 or not ours).
+  static absl::StatusOr<std::unique_ptr<ControllerServer>> Listen(const ServerOptions& options);
+  virtual ~ControllerServer() = default;
+  // Until `count` agents said Hello; AGENTS_MISSING names who is there and refused Hellos at the deadline; CANCELLED when `cancel`.
+  virtual absl::Status WaitForAgents(uint32_t count, Nanos timeout, const std::atomic<int>& cancel) = 0;
+  // Asks every agent to look at the plan's targets; reads only.
+  virtual absl::StatusOr<std::vector<TargetView>> Inspect(const Plan& plan, Nanos timeout) = 0;
+  // Runs the plan on the agents that are there. `cancel` 1: stop after the current interval and keep what was
+  // measured; 2: stop at once (abort). Returns when detached, sealed and stored, always within its deadlines.
+  virtual RunOutcome Run(const Plan& plan, const RunOptions& options, RunObserver& observer,
+                         const std::atomic<int>& cancel) = 0;
+  // Says Goodbye to all agents and closes. Idempotent; bounded to 5 s.
+  virtual void Shutdown() = 0;
+};
+
+}  // namespace muster

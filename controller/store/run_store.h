@@ -1,0 +1,99 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/plan/plan.h"
+#include "common/stats/op_stats.h"
+#include "controller/aggregate/figures.h"
+
+namespace muster {
+
+struct RunHeader {
+  std::string id;             // directory name: 20261130-164500-name-ab12
+  std::string campaign_name;
+  std::string campaign_text;  // as read; secrets are references in it
+  std::string build;
+  int64_t started_wall_micros = 0;
+};
+
+struct RunAgent {
+  std::string id, host_id, boot_id, hostname, build;
+  std::vector<std::pair<std::string, std::string>> facts;
+};
+
+// One agent report as it came, a log until its phase is sealed.
+struct RawReport {
+  std::string agent;
+  uint64_t sequence = 0;
+  PhaseKey key;
+  std::string bytes;  // serialized v1::ReportMessage
+};
+
+// Writes one run file (runs/<id>/run.db: SQLite, WAL, synchronous=NORMAL, FULL at the end of a phase). All methods are
+// called on the store thread and block on the disk. A lock file beside it admits one writer. Errors are typed:
+// STORE_LOCKED, STORE_FULL (disk full: names path and need), STORE_FAILED.
+class RunWriter {
+ public:
+  // Creates directory and file. `keep_raw` keeps the raw reports.
+  static absl::StatusOr<std::unique_ptr<RunWriter>> Create(const std::string& runs_dir, const RunHeader& header,
+                                                           bool keep_raw);
+  virtual ~RunWriter() = default;
+  virtual std::string path() const = 0;  // of run.db
+  virtual absl::Status WritePlan(const Plan& plan) = 0;
+  virtual absl::Status WriteAgent(const RunAgent& agent) = 0;
+  // One transaction; when it returns OK the reports are committed and may be acknowledged.
+  virtual absl::Status CommitReports(const std::vector<RawReport>& reports) = 0;
+  virtual absl::Status WriteInterval(const PhaseKey& key, const FleetInterval& interval) = 0;
+  // Result of a step, its initiators' window histograms, checks; then the phase's raw reports are deleted, all in one
+  // transaction with synchronous=FULL.
+  virtual absl::Status SealStep(const PhaseKey& measure, const StepResult& result) = 0;
+  // A phase without figures (fill): drops its raw reports.
+  virtual absl::Status SealPhase(const PhaseKey& key) = 0;
+  virtual absl::Status WriteEvent(int64_t wall_micros, const std::string& text) = 0;
+  // "complete", "cancelled", "failed", "aborted"; after it the file is checkpointed into one file (no -wal left).
+  virtual absl::Status Finish(const std::string& outcome, const std::string& message, int64_t wall_micros) = 0;
+};
+
+struct RunSummary {
+  std::string id, path, campaign_name, outcome, message;
+  int64_t started_wall_micros = 0, finished_wall_micros = 0;
+  uint32_t steps = 0, valid = 0, invalid = 0;
+};
+
+struct RunIntervals {
+  uint32_t step = 0;
+  std::vector<FleetInterval> intervals;  // initiators filled as far as kept
+};
+
+// Reads a run file, also while it is being written. Thread-compatible. Typed errors RUN_UNKNOWN (with the ids that
+// are near), RUN_DAMAGED.
+class RunReader {
+ public:
+  static absl::StatusOr<std::unique_ptr<RunReader>> Open(const std::string& path);
+  virtual ~RunReader() = default;
+  virtual absl::StatusOr<RunSummary> Summary() = 0;
+  virtual absl::StatusOr<RunHeader> Header() = 0;
+  virtual absl::StatusOr<std::vector<RunAgent>> Agents() = 0;
+  virtual absl::StatusOr<std::vector<StepResult>> Results() = 0;
+  virtual absl::StatusOr<RunIntervals> Intervals(uint32_t step) = 0;
+  virtual absl::StatusOr<std::vector<std::pair<int64_t, std::string>>> Events() = 0;
+};
+
+// $XDG_DATA_HOME/muster/runs, or ~/.local/share/muster/runs.
+std::string DefaultRunsDir();
+// Runs below a directory, newest first; damaged files are listed with outcome "damaged".
+std::vector<RunSummary> ListRuns(const std::string& runs_dir);
+// A run id, a unique prefix of one, "last", or a path to a run.db or its directory.
+absl::StatusOr<std::string> ResolveRun(const std::string& runs_dir, const std::string& name);
+
+// Bytes a plan will need in the store (MEASUREMENT.md 12); printed by `muster plan` and checked before each step.
+uint64_t EstimateStoreBytes(const Plan& plan);
+// STORE_FULL when `dir`'s file system has less than `need` plus 64 MiB free.
+absl::Status CheckSpace(const std::string& dir, uint64_t need);
+
+}  // namespace muster
