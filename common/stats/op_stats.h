@@ -57,7 +57,7 @@ struct KindDelta {
 
 // Time integrals of depth over the interval, in operation-nanoseconds: mean depth = integral / interval length.
 struct InitiatorDelta {
-  uint32_t initiator = 0;  // fleet-wide index
+  uint32_t initiator = 0;        // fleet-wide index
   Uint128 offered_integral = 0;  // operations offered (due) and not done
   Uint128 wire_integral = 0;     // operations accepted by the backend and not done
   uint64_t outstanding = 0;      // accepted, not done, at the interval's end
@@ -71,15 +71,15 @@ struct InitiatorDelta {
 
 // What one agent says of one interval. Built by the engine's reporter, merged by the controller.
 struct IntervalDelta {
-  int64_t interval = 0;  // index k in fleet time; with `drain` set: the one after the last
-  bool drain = false;    // operations that ended after the last edge: in no rate
-  bool gap = false;      // lost to a SIGSTOP or suspend: missing, carries no figures
-  Nanos length = 0;      // by the agent's clock, first to last worker edge
-  Nanos edge_error = 0;  // stated bound of the edge in fleet time
-  Nanos stamp_error = 0;      // longest time one completion batch took from reap to stamp use
-  Nanos poll_gap_max = 0;     // longest gap between two polls of a worker that was not waiting
-  int64_t cpu_nanos = 0;      // process CPU used in the interval
-  EncodedHistogram hiccup;    // MEASUREMENT.md 10: hiccup meter
+  int64_t interval = 0;     // index k in fleet time; with `drain` set: the one after the last
+  bool drain = false;       // operations that ended after the last edge: in no rate
+  bool gap = false;         // lost to a SIGSTOP or suspend: missing, carries no figures
+  Nanos length = 0;         // by the agent's clock, first to last worker edge
+  Nanos edge_error = 0;     // stated bound of the edge in fleet time
+  Nanos stamp_error = 0;    // longest time one completion batch took from reap to stamp use
+  Nanos poll_gap_max = 0;   // longest gap between two polls of a worker that was not waiting
+  int64_t cpu_nanos = 0;    // process CPU used in the interval
+  EncodedHistogram hiccup;  // MEASUREMENT.md 10: hiccup meter
   std::vector<InitiatorDelta> initiators;
   bool operator==(const IntervalDelta&) const = default;
 };
@@ -105,12 +105,12 @@ struct StraggleOp {
 };
 struct PhaseTotals {
   std::vector<InitiatorTotals> initiators;
-  uint64_t straggle_count = 0;             // all operations outstanding at the end
-  std::vector<StraggleOp> stragglers;      // the oldest 256 of them
-  uint64_t last_sequence = 0;              // of the reports that belong to this phase
-  int64_t last_interval = -1;              // of the phase
-  bool overloaded = false;                 // oldest due operation waited longer than overload_after
-  bool poisoned = false;                   // operations were abandoned and still hold buffers
+  uint64_t straggle_count = 0;         // all operations outstanding at the end
+  std::vector<StraggleOp> stragglers;  // the oldest 256 of them
+  uint64_t last_sequence = 0;          // of the reports that belong to this phase
+  int64_t last_interval = -1;          // of the phase
+  bool overloaded = false;             // oldest due operation waited longer than overload_after
+  bool poisoned = false;               // operations were abandoned and still hold buffers
 };
 
 }  // namespace muster

@@ -29,8 +29,9 @@ class PagePool {
   size_t used_ = 0;
 };
 
-// The recorder of the hot path: 32-bit paged counters, exact moments. One writer. A counter that would pass 2^32-1
-// in one interval saturates the page: an interval of 1 s cannot reach it (it would need 4 G ops/s).
+// The recorder of the hot path: 32-bit paged counters, exact moments. One writer; no lock, no atomic, no allocation.
+// A counter wraps beyond 2^32-1: an interval of 1 s cannot reach that (it would need 4 G ops/s), and if a longer one
+// did, counters and count would disagree and every decoder refuses the histogram.
 class PagedHistogram {
  public:
   explicit PagedHistogram(PagePool* pool) : pool_(pool) {}
@@ -42,20 +43,24 @@ class PagedHistogram {
       value = hist::kHighest;
     }
     const uint32_t index = hist::IndexOf(value);
-    uint32_t* page = pages_[index / hist::kOctave];
+    const uint32_t octave = index / hist::kOctave;
+    uint32_t* page = pages_[octave];
     if (__builtin_expect(page == nullptr, 0)) {
-      page = TakePage(index / hist::kOctave);
+      page = TakePage(octave);
       if (page == nullptr) return;
     }
+    touched_ |= uint64_t{1} << octave;
     ++page[index % hist::kOctave];
   }
 
   const Moments& moments() const { return moments_; }
   bool empty() const { return moments_.count == 0; }
   uint64_t lost() const { return lost_; }  // values that found no page
+  // Walks only the pages touched since Clear.
   EncodedHistogram Encode() const;
-  // Adds into a 64-bit histogram (phase totals, live merge in the agent).
-  void AddTo(Histogram& out) const;
+  // Adds into a 64-bit histogram (phase totals, live merge in the agent). HISTOGRAM_OVERFLOW when a sum would wrap;
+  // `out` is unchanged then.
+  absl::Status AddTo(Histogram& out) const;
   // Zeroes the touched pages (kept for the next interval) and the moments.
   void Clear();
   size_t pages() const;
@@ -65,7 +70,7 @@ class PagedHistogram {
 
   PagePool* pool_;
   std::array<uint32_t*, hist::kOctaves> pages_{};
-  uint64_t touched_ = 0;  // bit per octave
+  uint64_t touched_ = 0;  // bit per octave recorded into since Clear; pages stay beyond it
   Moments moments_;
   uint64_t lost_ = 0;
 };
