@@ -104,6 +104,15 @@ std::optional<std::string_view> TakeDecimal(std::string_view& rest, Decimal& num
   return std::nullopt;
 }
 
+// numerator / denominator, rounded once when both fit a double, as for everything people write.
+double Divide(Wide numerator, Wide denominator) {
+  constexpr Wide kExact = Wide{1} << 53;
+  if (numerator <= kExact && denominator <= kExact) {
+    return static_cast<double>(numerator) / static_cast<double>(denominator);
+  }
+  return static_cast<double>(static_cast<long double>(numerator) / static_cast<long double>(denominator));
+}
+
 // number * scale when that is a whole number. Cannot overflow 128 bits for scale < 2^63.
 std::optional<Wide> ScaleExactly(const Decimal& number, uint64_t scale) {
   const Wide part = static_cast<Wide>(number.fraction) * scale;
@@ -265,7 +274,7 @@ absl::StatusOr<double> ParseRate(std::string_view text) {
   if (number.huge || number.whole > static_cast<uint64_t>(60 * kMaxRate)) return RangeError(kRate, text, kAllowed);
   const Wide divisor = PowerOfTen(number.digits) * (per == "min" ? 60 : 1);
   const Wide numerator = (static_cast<Wide>(number.whole) * PowerOfTen(number.digits) + number.fraction) * scale->scale;
-  const double rate = static_cast<double>(static_cast<long double>(numerator) / static_cast<long double>(divisor));
+  const double rate = Divide(numerator, divisor);
   if (!(rate > 0) || rate > kMaxRate) return RangeError(kRate, text, kAllowed);
   return rate;
 }
@@ -281,7 +290,7 @@ absl::StatusOr<double> ParsePercent(std::string_view text) {
   }
   const Wide scale = PowerOfTen(number.digits);
   const Wide numerator = number.whole * scale + number.fraction;
-  return static_cast<double>(static_cast<long double>(numerator) / static_cast<long double>(scale * 100));
+  return Divide(numerator, scale * 100);
 }
 
 absl::StatusOr<uint32_t> ParsePasses(std::string_view text) {
@@ -363,12 +372,18 @@ std::string FormatLoad(const Load& load) {
 
 std::string FormatPercent(double share) {
   if (!std::isfinite(share)) return "n/a";
-  // The fewest decimals that give the same share back; a share that is no short decimal is rounded to four.
-  for (int decimals = 0; decimals <= 10; ++decimals) {
-    const std::string text = fmt::format("{:.{}f}", share * 100, decimals);
-    if (std::stod(text) / 100 == share) return text + "%";
+  if (share < 0) return "-" + FormatPercent(-share);
+  // The fewest decimals that give the same share back: count / scale is rounded once, as ParsePercent does.
+  uint64_t one = 1;
+  for (int decimals = 0; decimals <= 10; ++decimals, one *= 10) {
+    const double scale = static_cast<double>(one) * 100;
+    const double count = std::round(share * scale);
+    if (count > 0x1.0p53) break;
+    if (count / scale != share) continue;
+    const auto parts = static_cast<uint64_t>(count);
+    return decimals == 0 ? fmt::format("{}%", parts) : fmt::format("{}.{:0{}}%", parts / one, parts % one, decimals);
   }
-  return fmt::format("{:.4f}%", share * 100);
+  return fmt::format("{:.4f}%", share * 100);  // no short decimal
 }
 
 }  // namespace muster
