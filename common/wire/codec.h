@@ -1,4 +1,8 @@
 #pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "common/plan/plan.h"
 #include "common/stats/op_stats.h"
@@ -30,17 +34,25 @@ absl::StatusOr<PhaseTotals> FromProto(const v1::PhaseTotals& totals);
 
 v1::OpKind ToProto(OpKind kind);
 v1::Outcome ToProto(Outcome outcome);
+absl::StatusOr<OpKind> FromProto(v1::OpKind kind);
+absl::StatusOr<Outcome> FromProto(v1::Outcome outcome);
+
+// Named facts, as Describe and Evidence give them. At most `limit` go out; text is made to fit (common/wire/text.h).
+using Facts = std::vector<std::pair<std::string, std::string>>;
+void ToProto(const Facts& facts, size_t limit, google::protobuf::RepeatedPtrField<v1::Fact>* out);
+Facts FromProto(const google::protobuf::RepeatedPtrField<v1::Fact>& facts);
 
 // Campaign messages are also those of Prepare: one codec for both ends.
 absl::StatusOr<Target> FromProto(const std::string& name, const v1::Target& target);
 v1::Target ToProto(const Target& target);
-// The workload part that the message carries; size, load and seed come from MeasureSpec.
+// The workload part that the message carries; size, load and seed come from MeasureSpec. Workload.size and
+// size_per_initiator are the campaign's wording of total_size: not needed here, refused when they contradict it.
+// NullTarget::size has no wire form: it belongs to tests that build the struct themselves.
 absl::StatusOr<MeasureSpec> FromProto(const v1::MeasureSpec& spec);
 v1::MeasureSpec ToProto(const MeasureSpec& spec);
 absl::StatusOr<FillSpec> FromProto(const v1::FillSpec& spec);
 v1::FillSpec ToProto(const FillSpec& spec);
-absl::StatusOr<std::vector<ObjectSpec>> FromProto(
-    const google::protobuf::RepeatedPtrField<v1::ObjectSpec>& objects);
+absl::StatusOr<std::vector<ObjectSpec>> FromProto(const google::protobuf::RepeatedPtrField<v1::ObjectSpec>& objects);
 void ToProto(const std::vector<ObjectSpec>& objects, google::protobuf::RepeatedPtrField<v1::ObjectSpec>* out);
 // Whole Prepare. `key` etc. included; the deadline is left to the caller (it is not part of the spec).
 absl::StatusOr<PhaseSpec> FromProto(const v1::Prepare& prepare);
