@@ -1,0 +1,18 @@
+#pragma once
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace muster {
+
+// What libblkid recognises on an open device (descriptor without O_DIRECT), as one phrase for people:
+// `ext4 file system "data"`, `GPT partition table`, several joined by " and ". Empty: nothing, which proves nothing.
+// Reads only.
+absl::StatusOr<std::string> FindSignatures(int fd, const std::string& place);
+
+// Erases every signature libblkid recognises (superblocks and partition tables) and flushes. `fd` is writable, without
+// O_DIRECT. Typed error WIPE_INCOMPLETE if something is still recognised afterwards.
+absl::Status WipeSignatures(int fd, const std::string& place);
+
+}  // namespace muster
