@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Installs the Debian packages named by its arguments' groups (build, test) that are missing. Prints nothing if none is.
+set -euo pipefail
+
+build=(g++ cmake ninja-build ccache pkg-config git ca-certificates
+       libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev libspdlog-dev libfmt-dev
+       liburing-dev libyaml-cpp-dev libcli11-dev libsqlite3-dev libblkid-dev nlohmann-json3-dev zlib1g-dev libssl-dev)
+test=(catch2 libbenchmark-dev python3 util-linux mount fdisk e2fsprogs xfsprogs kmod procps sqlite3 bash-completion clang-format clang-tidy)
+bench=(fio)
+
+wanted=()
+for group in "$@"; do
+  case "$group" in
+    build) wanted+=("${build[@]}") ;;
+    test) wanted+=("${test[@]}") ;;
+    bench) wanted+=("${bench[@]}") ;;
+    *) echo "usage: $0 build|test|bench ..." >&2; exit 2 ;;
+  esac
+done
+missing=()
+for package in "${wanted[@]}"; do
+  dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+sudo=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "missing packages: ${missing[*]}; run as root or install sudo" >&2; exit 3; }
+  sudo=(sudo)
+fi
+echo "installing ${#missing[@]} packages: ${missing[*]}"
+"${sudo[@]}" apt-get update -qq
+"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,229 @@
+"""What goes wrong: bad input, killed processes, full disks, devices that must not be touched."""
+import os
+import signal
+import subprocess
+import time
+
+from harness import (AGENT, MUSTER, alive, check_run, children_of, file_hash, finish, loop_device, main, muster, read_events,
+                     run, start, tmpfs, wait_for)
+
+NULL = """
+name: null
+targets: {cal: {null: {latency: {mean: 1ms}}}}
+initiators: {count: 2}
+steps:
+  - name: one
+    target: cal
+    workload: {size: 1GiB}
+    load: 1T4Q
+    measure: {warmup: 1s, window: %s}
+"""
+
+
+def in_measure(event):
+    return event["event"] == "live" and event["interval"] >= 2
+
+
+def begin(place, text, *args):
+    campaign = place.campaign(text)
+    return start("run", campaign, "--runs", place.runs, "--json", *args)
+
+
+def test_bad_campaigns_name_the_place(place):
+    good = NULL % "2s"
+    cases = {
+        "UNKNOWN_KEY": (good.replace("load: 1T4Q", "laod: 1T4Q"), ":9:5:", "load"),
+        "UNIT_SYNTAX": (good.replace("size: 1GiB", "size: 1 gig"), ":8:", ""),
+        "YAML_DUPLICATE_KEY": (good.replace("load: 1T4Q", "load: 1T4Q\n    load: 1T8Q"), ":10:5:", ""),
+        "CONTRADICTION": (good.replace("size: 1GiB", "size: 1GiB, size_per_initiator: 1GiB"), ":8:", ""),
+        "UNKNOWN_TARGET": (good.replace("target: cal", "target: cla"), ":7:", "cal"),
+        "MISSING_KEY": (good.replace("    target: cal\n", ""), ":", "target"),
+        "YAML_SYNTAX": (good + "  - [", ":", ""),
+    }
+    for code, (text, position, hint) in cases.items():
+        path = place.campaign(text)
+        for verb in ("run", "plan"):
+            done = muster(verb, path, *(["--runs", place.runs] if verb == "run" else []))
+            assert done.code == 2, (code, done)
+            assert code in done.err and path + position in done.err and hint in done.err, (code, done.err)
+    assert not os.path.exists(place.runs), "nothing written"
+    missing = muster("run", os.path.join(place.path, "absent.yaml"))
+    assert missing.code == 2 and "CAMPAIGN_UNREADABLE" in missing.err, missing
+
+
+def test_interrupt_keeps_what_was_measured(place):
+    process = begin(place, NULL % "60s", "--local", "2")
+    read_events(process, in_measure)
+    agents = children_of(process.pid)
+    process.send_signal(signal.SIGINT)
+    done = finish(process, 30)
+    assert done.code == 1, done
+    result = done.result()
+    assert result["outcome"] == "cancelled", result
+    step = result["run"]["steps"][0]
+    assert step["outcome"] == "CANCELLED", step
+    assert step["fleet"]["kinds"][0]["completed"] > 0
+    assert next(c for c in step["checks"] if c["name"] == "sums")["outcome"] == "pass", step["checks"]
+    assert len(agents) == 2 and not any(alive(p) for p in agents)
+
+
+def test_second_interrupt_stops_at_once(place):
+    process = begin(place, NULL % "60s")
+    read_events(process, in_measure)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    done = finish(process, 20)
+    assert done.result()["outcome"] == "cancelled", done
+
+
+def test_killed_agent_ends_the_run_with_what_was_measured(place):
+    process = begin(place, NULL % "60s", "--local", "2")
+    read_events(process, in_measure)
+    victim = children_of(process.pid)[0]
+    os.kill(victim, signal.SIGKILL)
+    done = finish(process, 60)
+    assert done.code == 3, done
+    result = done.result()
+    assert result["outcome"] == "aborted" and "local-" in result["error"]["place"] + result["error"]["message"], result["error"]
+    step = result["run"]["steps"][0]
+    assert step["outcome"] in ("INVALID", "FAILED"), step
+    assert next(c for c in step["checks"] if c["name"] == "coverage")["outcome"] == "fail", step["checks"]
+
+
+def test_stopped_agent_is_lost_when_its_lease_ends(place):
+    process = begin(place, NULL % "120s", "--local", "2", "--lease", "3s")
+    read_events(process, in_measure)
+    victim = children_of(process.pid)[0]
+    os.kill(victim, signal.SIGSTOP)
+    began = time.monotonic()
+    done = finish(process, 90)
+    assert done.code == 3 and done.result()["outcome"] == "aborted", done
+    assert time.monotonic() - began < 60
+    wait_for(lambda: not alive(victim), 20, "end of the stopped agent")
+
+
+def test_killed_controller_stops_the_load(place):
+    process = begin(place, NULL % "120s", "--local", "2")
+    read_events(process, in_measure)
+    agents = children_of(process.pid)
+    process.kill()
+    process.communicate()
+    wait_for(lambda: not any(alive(p) for p in agents), 30, "end of the agents")
+
+
+def test_run_file_survives_a_killed_controller(place):
+    process = begin(place, NULL % "120s", "--local", "2")
+    read_events(process, lambda e: e["event"] == "live" and e["interval"] >= 4)
+    process.kill()
+    process.communicate()
+    listed = muster("results", "--runs", place.runs, "list")
+    assert listed.code == 0 and "null" in listed.out, listed
+    assert muster("results", "--runs", place.runs, "show", "last").code == 0
+
+
+def test_fill_on_a_full_disk(place):
+    with tmpfs(place, "24m") as mount:
+        campaign = place.campaign(f"""
+name: full
+targets: {{f: {{file: {{dir: {mount}/data, direct: false}}}}}}
+steps:
+  - name: big
+    target: f
+    workload: {{size: 512MiB}}
+    measure: {{warmup: 1s, window: 2s}}
+""")
+        done = run(place, campaign, timeout=60)
+        assert done.code == 3, done
+        assert "NO_SPACE" in done.result()["error"]["code"], done.result()["error"]
+        assert os.listdir(mount) == [], "nothing is left behind"
+
+
+def test_store_on_a_full_disk(place):
+    with tmpfs(place, "8m") as mount:
+        done = muster("run", place.campaign(NULL % "2s"), "--runs", os.path.join(mount, "runs"), "--json")
+        assert done.code == 3, done
+        assert "STORE_FULL" in done.out + done.err, done
+
+
+def block_campaign(place, device, extra=""):
+    return place.campaign(f"""
+name: guard
+targets: {{d: {{block: {{device: {device}{extra}}}}}}}
+steps:
+  - name: rw
+    target: d
+    workload: {{read: 50%, size: 32MiB}}
+    measure: {{warmup: 1s, window: 1s}}
+""")
+
+
+def test_device_with_a_file_system_is_never_touched(place):
+    with loop_device(place, prepare=lambda image: check_run("mkfs.ext4", "-q", image)) as (device, image):
+        before = file_hash(image)
+        for extra in ("", ", overwrite: {id: nonsense, size: 256MiB}", f", overwrite: {{id: {image}, size: 255MiB}}"):
+            campaign = block_campaign(place, device, extra)
+            planned = muster("plan", campaign)
+            assert planned.code == 1 and "REFUSED" in planned.out, planned
+            done = run(place, campaign)
+            assert done.code == 3 and "TARGET_" in done.result()["error"]["code"], done
+            assert device in done.result()["error"]["place"] + done.result()["error"]["message"]
+        assert file_hash(image) == before, "a refused device was written"
+        allowed = block_campaign(place, device, f", overwrite: {{id: {image}, size: 256MiB}}")
+        assert muster("plan", allowed).code == 0
+        assert file_hash(image) == before, "plan wrote"
+        assert run(place, allowed).code == 0
+
+
+def test_mounted_device_is_never_touched(place):
+    with loop_device(place, prepare=lambda image: check_run("mkfs.ext4", "-q", image)) as (device, image):
+        mount = os.path.join(place.path, "mnt")
+        os.mkdir(mount)
+        check_run("mount", "-o", "ro", device, mount)
+        try:
+            before = file_hash(image)
+            done = run(place, block_campaign(place, device, f", overwrite: {{id: {image}, size: 256MiB}}"))
+            assert done.code == 3 and done.result()["error"]["code"] == "TARGET_MOUNTED", done
+            assert file_hash(image) == before
+        finally:
+            check_run("umount", mount)
+
+
+def test_unreadable_path(place):
+    campaign = place.campaign("""
+name: nowhere
+targets: {f: {file: {dir: "@DIR@/missing/deeper/data"}}}
+steps:
+  - name: one
+    target: f
+    workload: {size: 1MiB}
+    measure: {warmup: 1s, window: 1s}
+""")
+    done = run(place, campaign)
+    assert done.code == 3 and "missing" in done.result()["error"]["place"] + done.result()["error"]["message"], done
+    assert not os.path.exists(os.path.join(place.path, "missing"))
+
+
+def test_agent_of_another_api_version_is_refused_with_both_ranges(place):
+    # The controller's own agent is there; a second one of another version dials the same socket.
+    process = begin(place, NULL % "8s", "--local", "2")
+    read_events(process, in_measure)
+    socket = next(arg for pid in children_of(process.pid) for arg in open(f"/proc/{pid}/cmdline").read().split("\0") if arg.startswith("unix:"))
+    stranger = subprocess.run([AGENT, "--controller", socket, "--id", "stranger", "--once", "--test-api", "7-9", "--log-level", "info"],
+                              capture_output=True, text=True, timeout=60)
+    assert stranger.returncode != 0, stranger
+    assert "7" in stranger.stderr and "API" in stranger.stderr, stranger.stderr
+    done = finish(process, 60)
+    assert done.code == 0, done
+
+
+def test_agent_with_an_id_in_use_is_refused(place):
+    process = begin(place, NULL % "8s", "--local", "2")
+    read_events(process, in_measure)
+    socket = next(arg for pid in children_of(process.pid) for arg in open(f"/proc/{pid}/cmdline").read().split("\0") if arg.startswith("unix:"))
+    twin = subprocess.run([AGENT, "--controller", socket, "--id", "local-1", "--once"], capture_output=True, text=True, timeout=60)
+    assert twin.returncode != 0 and "local-1" in twin.stderr, twin
+    assert finish(process, 60).code == 0
+
+
+if __name__ == "__main__":
+    main(globals())
