@@ -42,7 +42,8 @@ struct IoCompletion {
 struct BackendObject {
   int fd = -1;                    // -1 for null
   uint64_t size = 0;              // bytes an operation may touch: [0, size) in the offsets of IoOp
-  uint64_t base = 0;              // bytes the backend adds to every offset (a labelled device is used from 1 MiB on)
+  uint64_t base = 0;              // bytes the backend adds to every offset (a labelled device is used from 1 MiB on);
+                                  // with a base, operations beyond `size` must be refused (EINVAL)
   uint32_t logical_block = 512;   // alignment the object needs
   bool is_block_device = false;
 };

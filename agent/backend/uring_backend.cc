@@ -72,7 +72,8 @@ class UringBackend final : public Backend {
                          {"BAD_DESCRIPTOR", fmt::format("object {}", i),
                           fmt::format("descriptor {} is not open", objects[i].fd), "Attach the target again."});
       }
-      objects_.push_back({objects[i].fd, (status_flags & O_DIRECT) != 0 ? std::max(objects[i].logical_block, 1u) : 1});
+      objects_.push_back({objects[i].fd, (status_flags & O_DIRECT) != 0 ? std::max(objects[i].logical_block, 1u) : 1,
+                          objects[i].base, objects[i].base > 0 ? objects[i].size : UINT64_MAX});
     }
     capacity_ = std::min(limits.depth, kMaxEntries);
     MUSTER_RETURN_IF_ERROR(SetUpRing());
@@ -107,6 +108,12 @@ class UringBackend final : public Backend {
       const IoOp& op = ops[i];
       if (__builtin_expect(op.object >= objects_.size(), 0)) {
         Refuse(op, EBADF);
+        continue;
+      }
+      // Beyond the usable area of a labelled device lies its reserve, which nothing may touch.
+      const uint64_t limit = objects_[op.object].limit;
+      if (__builtin_expect(op.bytes > limit || op.offset > limit - op.bytes, 0)) {
+        Refuse(op, EINVAL);
         continue;
       }
       const uint32_t index = free_head_;
@@ -240,6 +247,8 @@ class UringBackend final : public Backend {
   struct Object {
     int fd;
     uint32_t alignment;  // of a continued transfer
+    uint64_t base;       // added to every offset
+    uint64_t limit;      // no operation ends beyond it
   };
 
   absl::Status SetUpRing() {
@@ -315,7 +324,8 @@ class UringBackend final : public Backend {
     const int fd = fixed_files_ ? static_cast<int>(op.object) : objects_[op.object].fd;
     uint8_t* const buffer = op.buffer + slot.done;
     const uint32_t bytes = op.bytes - slot.done;
-    const uint64_t offset = op.offset + slot.done;
+    const uint64_t start = objects_[op.object].base + op.offset;
+    const uint64_t offset = start + slot.done;
     switch (op.kind) {
       case IoKind::kRead:
       case IoKind::kWrite: {
@@ -331,7 +341,7 @@ class UringBackend final : public Backend {
         io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
         break;
       case IoKind::kTrim:
-        io_uring_prep_fallocate(sqe, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(op.offset),
+        io_uring_prep_fallocate(sqe, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start),
                                 static_cast<off_t>(op.bytes));
         break;
     }
