@@ -112,7 +112,7 @@ v1::Workload Encode(const Workload& from) {
       out.set_pacing(v1::PACING_POISSON);
       break;
   }
-  out.set_rate(from.rate);
+  if (from.rate > 0) out.set_rate(from.rate);  // present only where it is meant: its rule has a minimum above 0
   switch (from.rate_per) {
     case RatePer::kFleet:
       out.set_rate_per(v1::RATE_PER_FLEET);
