@@ -30,15 +30,18 @@ class PhaseAggregator {
   explicit PhaseAggregator(PhaseShape shape);
   ~PhaseAggregator();
 
-  // Typed errors REPORT_UNKNOWN_AGENT, REPORT_DUPLICATE_INTERVAL, REPORT_UNKNOWN_INITIATOR, HISTOGRAM_*; nothing is
-  // merged then.
+  // Typed errors REPORT_UNKNOWN_AGENT, REPORT_DUPLICATE_INTERVAL, REPORT_UNKNOWN_INITIATOR, REPORT_DUPLICATE_INITIATOR,
+  // REPORT_LATE (interval closed without the lost agent, or phase sealed), REPORT_DAMAGED, HISTOGRAM_*; nothing is
+  // merged then. Late intervals of a live agent are merged until the phase is sealed. An interval counts for the window
+  // when every initiator of every agent is in it and it is no gap; an initiator that did nothing must be there, empty.
   absl::Status Add(const std::string& agent, const IntervalDelta& delta);
+  // Once an agent. REPORT_UNKNOWN_AGENT, REPORT_UNKNOWN_INITIATOR, REPORT_DUPLICATE_TOTALS, REPORT_LATE.
   absl::Status AddTotals(const std::string& agent, const PhaseTotals& totals);
   // The agent will deliver nothing more (lost or failed).
   void Lose(const std::string& agent);
 
-  // Fleet figures of the newest interval that every live agent has delivered; with `provisional` also of one that
-  // some still owe.
+  // Fleet figures of the newest interval that every live agent has delivered. Agents that are silent (more than
+  // 2 s + 3 intervals behind the newest report) are not waited for; figures without them are marked `provisional`.
   std::optional<LiveFigures> Live() const;
   // Intervals completed since the last call, in order, for the store.
   std::vector<FleetInterval> TakeComplete();
@@ -46,7 +49,9 @@ class PhaseAggregator {
   // All totals are in (or the agents lost). Computes the figures over the window and checks sums
   // (SYSTEM.md 1: submitted = completed + failed + aborted + abandoned; histogram counts = completed; sum over deltas
   // = totals; sum over initiators = fleet). A mismatch is recorded in `sums_error`, never hidden.
-  // `last_interval`: the phase's real last one (a cancelled phase has a shorter window).
+  // `last_interval`: the phase's real last one (a cancelled phase has a shorter window). Once; then only TakeComplete.
+  // `response_max` counts every operation outstanding at the end, whatever became of it: its final latency, or its age.
+  // Unfinished operations are in open loop's response, not in its wait and service: nobody knows those.
   StepFigures Seal(int64_t last_interval);
 
  private:

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,16 +20,17 @@ struct KindFigures {
   uint64_t bytes = 0;
   uint64_t failed = 0;
   // response, wait and service always hold every operation the latency figures are made of (closed loop without
-  // waits: wait is all zeros, service equals response).
+  // waits: wait is all zeros, service equals response); unfinished ones (open loop) are in response alone.
   Histogram response, wait, service;
   uint64_t response_max = 0;  // drained and unfinished operations included
 };
 
 struct GroupFigures {
-  std::string name;        // "fleet" or the initiator's number
-  std::string agent;       // empty for the fleet
+  std::string name;                // "fleet" or the initiator's number
+  std::string agent;               // empty for the fleet
   std::vector<KindFigures> kinds;  // pooled first, then those the workload has
-  double asked_depth = 0, achieved_depth = 0, wire_depth = 0, time_full_share = 0;
+  double asked_depth = 0, achieved_depth = 0, wire_depth = 0;
+  double time_full_share = 0;  // of the window; of the fleet: mean over its initiators
   Histogram lateness;
 };
 
@@ -48,17 +50,17 @@ struct StepFigures {
   Nanos window() const { return interval * intervals; }
   GroupFigures fleet;
   std::vector<GroupFigures> initiators;
-  std::vector<ErrorFigures> errors;      // whole phase, warm-up and drain included
-  std::vector<std::string> missing;      // "agent local-2 interval 7 (gap)", at most 64, the rest counted
+  std::vector<ErrorFigures> errors;  // whole phase, warm-up and drain included
+  std::vector<std::string> missing;  // "agent local-2 interval 7 (gap)", at most 64, the rest counted
   uint64_t missing_count = 0;
   uint32_t initiators_asked = 0, initiators_heard = 0;
   std::vector<std::string> lost_agents;
   uint64_t straggle_count = 0;
-  std::vector<StraggleOp> stragglers;    // oldest 256 of the fleet
+  std::vector<StraggleOp> stragglers;  // oldest 256 of the fleet
   Nanos straggle_oldest = 0;
   Nanos edge_error = 0, stamp_error = 0, poll_gap_max = 0;
   Histogram hiccup;
-  double cpu_share = 0;   // CPUs used by all agents over the window
+  double cpu_share = 0;  // CPUs used by all agents over the window
   bool overloaded = false, poisoned = false;
   absl::Status sums_error;  // SUMS_MISMATCH naming agent, initiator, kind and both values; OK when all add up
 };
@@ -67,8 +69,8 @@ struct StepFigures {
 struct FleetInterval {
   int64_t interval = 0;
   bool in_window = false;
-  std::array<KindFigures, kOpKinds> kinds;   // kinds not in the workload stay empty
-  std::vector<InitiatorDelta> initiators;    // moments and counters; histograms dropped by the store after retention
+  std::array<KindFigures, kOpKinds> kinds;  // kinds not in the workload stay empty
+  std::vector<InitiatorDelta> initiators;   // moments and counters; histograms dropped by the store after retention
   uint64_t outstanding = 0, waiting = 0;
   Nanos oldest_age = 0;
 };
@@ -89,7 +91,8 @@ struct LiveFigures {
   double iops = 0, bytes_per_second = 0;
   Nanos p50 = 0, p99 = 0, p999 = 0, max = 0;
   std::array<double, kOpKinds> iops_by_kind{};
-  uint64_t outstanding = 0, failed = 0;
+  uint64_t outstanding = 0;
+  uint64_t failed = 0;  // in the phase so far
   std::vector<AgentLive> agents;
 };
 

@@ -1,0 +1,146 @@
+#include "controller/verdict/verdict.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "common/base/units.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kNamed = 8;  // examples in one evidence text
+
+Check Make(const char* name, CheckOutcome outcome, std::string evidence) {
+  return Check{.name = name, .outcome = outcome, .evidence = std::move(evidence)};
+}
+
+bool NothingDelivered(const StepFigures& figures) {
+  return figures.initiators_heard == 0;
+}
+
+std::string Lost(const StepFigures& figures) {
+  return fmt::format("{}", fmt::join(figures.lost_agents, ", "));
+}
+
+Check Sums(const StepFigures& figures) {
+  if (!figures.sums_error.ok()) return Make("sums", CheckOutcome::kFail, FormatError(figures.sums_error));
+  if (NothingDelivered(figures)) {
+    return Make("sums", CheckOutcome::kNotEvaluated, "no initiator delivered an interval: there is nothing to add up");
+  }
+  if (!figures.lost_agents.empty()) {
+    return Make("sums", CheckOutcome::kNotEvaluated,
+                fmt::format("what was delivered adds up, but these agents were lost, so their totals cannot be relied "
+                            "on to be there: {}",
+                            Lost(figures)));
+  }
+  const KindFigures* pooled = figures.fleet.kinds.empty() ? nullptr : &figures.fleet.kinds.front();
+  return Make("sums", CheckOutcome::kPass,
+              fmt::format("{} operations and {} bytes in the window; for each of {} initiators and kinds submitted = "
+                          "completed + failed + aborted + abandoned, histogram counts = completed, sum over intervals "
+                          "= totals; sum over initiators = fleet",
+                          pooled == nullptr ? 0 : pooled->completed, pooled == nullptr ? 0 : pooled->bytes,
+                          figures.initiators_asked));
+}
+
+Check Coverage(const StepFigures& figures) {
+  std::string evidence = fmt::format("{} initiators asked, {} heard, {} agents lost", figures.initiators_asked,
+                                     figures.initiators_heard, figures.lost_agents.size());
+  if (!figures.lost_agents.empty()) evidence += ": " + Lost(figures);
+  const bool whole = figures.lost_agents.empty() && figures.initiators_heard == figures.initiators_asked;
+  if (figures.lost_agents.empty() && NothingDelivered(figures) && figures.missing_count == 0) {
+    return Make("coverage", CheckOutcome::kNotEvaluated, evidence + "; the phase ended before its first interval");
+  }
+  return Make("coverage", whole ? CheckOutcome::kPass : CheckOutcome::kFail, std::move(evidence));
+}
+
+Check Errors(const StepFigures& figures) {
+  uint64_t failed = 0;
+  uint64_t aborted = 0;
+  std::vector<std::string> classes;
+  for (const ErrorFigures& error : figures.errors) {
+    if (error.outcome == Outcome::kAborted) {
+      aborted += error.count;
+      continue;
+    }
+    failed += error.count;
+    if (classes.size() < kNamed) {
+      classes.push_back(fmt::format("{} {} {} (code {})", error.count, OpKindName(error.kind),
+                                    OutcomeName(error.outcome), error.native_code));
+    }
+  }
+  std::string evidence = fmt::format("{} failed operations in the whole phase, limit 0", failed);
+  if (!classes.empty()) evidence += fmt::format(": {}", fmt::join(classes, ", "));
+  // Ending a phase early aborts what is outstanding; that says nothing about the target.
+  if (aborted != 0) evidence += fmt::format("; {} aborted by the end of the phase, not counted", aborted);
+  if (failed != 0) return Make("errors", CheckOutcome::kFail, std::move(evidence));
+  if (NothingDelivered(figures)) {
+    return Make("errors", CheckOutcome::kNotEvaluated, "no initiator delivered an interval");
+  }
+  return Make("errors", CheckOutcome::kPass, std::move(evidence));
+}
+
+Check Intervals(const StepFigures& figures) {
+  const uint32_t last = figures.first_interval + figures.intervals_asked;
+  const std::string window = fmt::format("{} of {} intervals of the window [{}, {}) delivered by every initiator",
+                                         figures.intervals, figures.intervals_asked, figures.first_interval, last);
+  if (figures.missing_count != 0) {
+    const size_t shown = std::min(figures.missing.size(), kNamed);
+    std::string evidence = fmt::format("{}; {} missing: {}", window, figures.missing_count,
+                                       fmt::join(figures.missing.begin(), figures.missing.begin() + shown, ", "));
+    if (figures.missing_count > shown) evidence += fmt::format(" and {} more", figures.missing_count - shown);
+    return Make("intervals", CheckOutcome::kFail, std::move(evidence));
+  }
+  if (figures.intervals == 0) {
+    return Make("intervals", CheckOutcome::kNotEvaluated, window + "; the phase ended before the window began");
+  }
+  if (figures.intervals < figures.intervals_asked) {
+    return Make("intervals", CheckOutcome::kNotEvaluated,
+                window + ", none missing until the phase ended early; the window asked for was not measured");
+  }
+  return Make("intervals", CheckOutcome::kPass, window);
+}
+
+Check OperationAge(const StepFigures& figures, Nanos op_timeout) {
+  uint64_t old = 0;
+  uint64_t unended = 0;
+  for (const StraggleOp& op : figures.stragglers) {
+    if (op.age_at_end > op_timeout) ++old;
+    if (!op.ended) ++unended;
+  }
+  std::string evidence = fmt::format(
+      "{} operations outstanding at the end, oldest {} when it ended, {} older than the op timeout of {} "
+      "at the end, {} never ended",
+      figures.straggle_count, FormatLatency(static_cast<double>(figures.straggle_oldest)), old,
+      FormatDuration(op_timeout), unended);
+  if (figures.straggle_count > figures.stragglers.size()) {
+    evidence += fmt::format(" (of the oldest {} listed)", figures.stragglers.size());
+  }
+  if (figures.poisoned) evidence += "; abandoned operations still hold their buffers";
+  if (old != 0 || unended != 0 || figures.poisoned) {
+    return Make("operation_age", CheckOutcome::kFail, std::move(evidence));
+  }
+  if (NothingDelivered(figures)) {
+    return Make("operation_age", CheckOutcome::kNotEvaluated, "no initiator delivered an interval");
+  }
+  if (!figures.lost_agents.empty()) {
+    return Make("operation_age", CheckOutcome::kNotEvaluated,
+                fmt::format("{}; what was outstanding on lost agents is not known: {}", evidence, Lost(figures)));
+  }
+  return Make("operation_age", CheckOutcome::kPass, std::move(evidence));
+}
+
+}  // namespace
+
+std::vector<Check> Evaluate(const StepFigures& figures, Nanos op_timeout) {
+  return {Sums(figures), Coverage(figures), Errors(figures), Intervals(figures), OperationAge(figures, op_timeout)};
+}
+
+bool AnyFailed(const std::vector<Check>& checks) {
+  return std::any_of(checks.begin(), checks.end(),
+                     [](const Check& check) { return check.outcome == CheckOutcome::kFail; });
+}
+
+}  // namespace muster
