@@ -324,7 +324,7 @@ std::string FormatSize(uint64_t bytes) {
 
 std::string FormatBytesHuman(double bytes) {
   if (!std::isfinite(bytes)) return "n/a";
-  if (bytes < 0) return "-" + FormatBytesHuman(-bytes);
+  if (bytes < 0) return fmt::format("-{}", FormatBytesHuman(-bytes));
   constexpr std::array<std::string_view, 7> kNames{"B", "kB", "MB", "GB", "TB", "PB", "EB"};
   size_t unit = 0;
   while (bytes >= 999.5 && unit + 1 < kNames.size()) {
@@ -359,7 +359,7 @@ std::string FormatDuration(Nanos duration) {
 
 std::string FormatLatency(double nanos) {
   if (!std::isfinite(nanos)) return "n/a";
-  if (nanos < 0) return "-" + FormatLatency(-nanos);
+  if (nanos < 0) return fmt::format("-{}", FormatLatency(-nanos));
   if (nanos < 999.5) return nanos == std::floor(nanos) ? fmt::format("{:.0f} ns", nanos) : ThreeDigits(nanos) + " ns";
   if (nanos < 999.5e3) return ThreeDigits(nanos / 1e3) + " us";
   if (nanos < 999.5e6) return ThreeDigits(nanos / 1e6) + " ms";
@@ -372,7 +372,7 @@ std::string FormatLoad(const Load& load) {
 
 std::string FormatPercent(double share) {
   if (!std::isfinite(share)) return "n/a";
-  if (share < 0) return "-" + FormatPercent(-share);
+  if (share < 0) return fmt::format("-{}", FormatPercent(-share));
   // The fewest decimals that give the same share back: count / scale is rounded once, as ParsePercent does.
   uint64_t one = 1;
   for (int decimals = 0; decimals <= 10; ++decimals, one *= 10) {
