@@ -193,6 +193,7 @@ std::vector<Environment*> Environments() {
     all.push_back(std::make_unique<LoopEnvironment>());
   }
   std::vector<Environment*> list;
+  list.reserve(all.size());
   for (const auto& environment : all) list.push_back(environment.get());
   return list;
 }
