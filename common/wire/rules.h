@@ -1,11 +1,12 @@
 #pragma once
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/message.h>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "muster/v1/options.pb.h"
@@ -15,7 +16,9 @@ namespace muster {
 // The `rule` of a field with its limits parsed once (cached per descriptor; thread-safe).
 struct FieldRule {
   v1::Rule rule;
-  std::optional<double> min, max;  // in the base unit; lengths for text, bytes, maps and repeated fields
+  // In the base unit; the length of text and bytes, the number of elements of maps and repeated messages. Of repeated
+  // scalars it is each element's; their number is rule.max_items.
+  std::optional<double> min, max;
 };
 const FieldRule& RuleOf(const google::protobuf::FieldDescriptor& field);
 
@@ -27,15 +30,25 @@ absl::Status SetScalar(google::protobuf::Message& message, const google::protobu
 // A field's value as it would be written in YAML ("4KiB", "70%", "random"); secrets are "***".
 std::string FormatField(const google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field);
 
+// The same of one element of a repeated scalar field.
+std::string FormatElement(const google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field,
+                          int index);
+
 // Enum value names as written in YAML: "PATTERN_RANDOM" -> "random".
 std::string EnumText(const google::protobuf::EnumValueDescriptor& value);
 
 // Checks every field of a message that came from elsewhere against its rule: limits, lengths, enum values known and
-// not unspecified where required, depth. Typed error MESSAGE_INVALID whose place is the field path. Cheap: no
-// allocation when everything is right.
+// not unspecified where required, no oneof left empty. Numbers without presence must keep to their limits, so a field
+// with a smallest value above 0 cannot be left out; an `optional` one may be absent or 0. Typed error MESSAGE_INVALID
+// whose place is the field path. Cheap: no allocation when everything is right (but for maps, which no wire message
+// has). Thread-safe.
 absl::Status ValidateMessage(const google::protobuf::Message& message);
 
-// Levenshtein distance <= 2 (or a prefix) among `choices`; empty when nothing is near.
+// The nearest of `choices`: at most two edits away (one for texts of up to three characters; a swap of neighbours is
+// one edit), or one text is the beginning of the other. Empty when nothing is near.
 std::string DidYouMean(std::string_view given, const std::vector<std::string>& choices);
+
+// A user's text in quotes, made safe for one line of output: control characters escaped, cut after 40 characters.
+std::string QuoteText(std::string_view text);
 
 }  // namespace muster

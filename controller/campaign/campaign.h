@@ -16,23 +16,36 @@ struct SourcePosition {
 // A campaign as read and bound, defaults of the rules filled in.
 struct LoadedCampaign {
   v1::Campaign message;
-  std::string text;   // the file's bytes
-  std::string file;   // as named by the user, for messages
-  // Field path ("steps[0].workload.size") -> where it stands; absent for fields that were left out.
+  std::string text;  // the file's bytes
+  std::string file;  // as named by the user, for messages
+  // Field path ("steps[0].workload.size") -> where its value stands; absent for fields that were left out.
   std::map<std::string, SourcePosition, std::less<>> positions;
+  // The same, where its key stands.
+  std::map<std::string, SourcePosition, std::less<>> keys;
 
-  // "file:line:column" of the field, or of the nearest enclosing one that was written.
+  // The file says so, it is no default.
+  bool IsGiven(std::string_view field_path) const { return positions.contains(field_path); }
+  // Of the field's value, or of the nearest enclosing one that was written.
+  SourcePosition At(std::string_view field_path) const;
+  SourcePosition KeyAt(std::string_view field_path) const;
+  // "file:line:column" of At.
   std::string Place(std::string_view field_path) const;
 };
 
 // Reads and binds a YAML file. Every problem is a typed error "file:line:column: message" (CAMPAIGN_UNREADABLE,
-// YAML_SYNTAX, YAML_LIMIT, YAML_DUPLICATE_KEY, YAML_ANCHOR, UNKNOWN_KEY with did-you-mean, WRONG_TYPE, UNIT_SYNTAX,
-// UNIT_RANGE, ENUM_UNKNOWN, MISSING_KEY). Limits: 1 MiB, depth 32, 100,000 nodes.
+// YAML_SYNTAX, YAML_LIMIT, YAML_DUPLICATE_KEY, YAML_ANCHOR, YAML_TAG, YAML_DOCUMENTS, NULL_VALUE, UNKNOWN_KEY with
+// did-you-mean, WRONG_TYPE, UNIT_SYNTAX, UNIT_RANGE, ENUM_UNKNOWN, MISSING_KEY, CONTRADICTION for two kinds of one
+// target). Limits: 1 MiB, depth 32, 100,000 nodes. With several problems the error is that of the first in the file
+// and its `next` lists the others, a line each. Blocks for the read of a regular file; anything else is refused.
 absl::StatusOr<LoadedCampaign> LoadCampaign(const std::string& path);
 absl::StatusOr<LoadedCampaign> LoadCampaignText(const std::string& file, const std::string& text);
 
 // Checks what single fields cannot (contradictory options, names that do not exist, sets too small ...) and compiles
-// the sweeps into steps. Typed errors CONTRADICTION, UNKNOWN_TARGET, SET_TOO_SMALL, WINDOW_NOT_WHOLE ... with place.
+// the sweeps into steps. Typed errors with place: CONTRADICTION, UNKNOWN_TARGET, DUPLICATE_STEP, DUPLICATE_POINT,
+// SET_TOO_SMALL, WINDOW_NOT_WHOLE, BLOCK_NOT_ALIGNED, MISSING_KEY, UNIT_RANGE, PLAN_TOO_LARGE (10,000 steps, 65,536
+// objects of a target, 2,000,000 objects in all steps). A swept point that cannot be measured is a step with
+// skip_reason as long as another point of its step can. Each step has its own seed, mixed from the campaign's and its
+// index, so that a point does not repeat the accesses of the one before. Pure, thread-safe.
 absl::StatusOr<Plan> Compile(const LoadedCampaign& campaign);
 
 // `muster help campaign`: every option with unit, limits, default and one line, from the descriptors. Markdown table
