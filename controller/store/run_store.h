@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "common/plan/plan.h"
 #include "common/stats/op_stats.h"
 #include "controller/aggregate/figures.h"
@@ -14,7 +15,7 @@
 namespace muster {
 
 struct RunHeader {
-  std::string id;             // directory name: 20261130-164500-name-ab12
+  std::string id;  // directory name: 20261130-164500-name-ab12
   std::string campaign_name;
   std::string campaign_text;  // as read; secrets are references in it
   std::string build;
@@ -34,19 +35,35 @@ struct RawReport {
   std::string bytes;  // serialized v1::ReportMessage
 };
 
+struct StoreOptions {
+  bool keep_raw = false;  // keep the raw reports of sealed phases
+  // How long initiator histograms per interval are kept, whichever ends first (MEASUREMENT.md 12).
+  Nanos retention_age = 24 * kHour;
+  uint64_t retention_bytes = uint64_t{2} << 30;
+  const Clock* clock = nullptr;  // for the age; none: the steady clock. Outlives the writer
+};
+
 // Writes one run file (runs/<id>/run.db: SQLite, WAL, synchronous=NORMAL, FULL at the end of a phase). All methods are
 // called on the store thread and block on the disk. A lock file beside it admits one writer. Errors are typed:
-// STORE_LOCKED, STORE_FULL (disk full: names path and need), STORE_FAILED.
+// STORE_LOCKED (names the holder), STORE_EXISTS, STORE_FULL (disk full: names path and need), STORE_BUSY (a reader
+// holds the file for more than 5 s), STORE_FAILED. A write that failed left nothing; it may be tried again.
 class RunWriter {
  public:
   // Creates directory and file. `keep_raw` keeps the raw reports.
   static absl::StatusOr<std::unique_ptr<RunWriter>> Create(const std::string& runs_dir, const RunHeader& header,
-                                                           bool keep_raw);
+                                                           const StoreOptions& options);
+  static absl::StatusOr<std::unique_ptr<RunWriter>> Create(const std::string& runs_dir, const RunHeader& header,
+                                                           bool keep_raw) {
+    StoreOptions options;
+    options.keep_raw = keep_raw;
+    return Create(runs_dir, header, options);
+  }
   virtual ~RunWriter() = default;
   virtual std::string path() const = 0;  // of run.db
   virtual absl::Status WritePlan(const Plan& plan) = 0;
   virtual absl::Status WriteAgent(const RunAgent& agent) = 0;
-  // One transaction; when it returns OK the reports are committed and may be acknowledged.
+  // One transaction; when it returns OK the reports are committed and may be acknowledged. A sequence that is there
+  // already is left as it is: a report sent again after a lost acknowledgement.
   virtual absl::Status CommitReports(const std::vector<RawReport>& reports) = 0;
   virtual absl::Status WriteInterval(const PhaseKey& key, const FleetInterval& interval) = 0;
   // Result of a step, its initiators' window histograms, checks; then the phase's raw reports are deleted, all in one
@@ -60,9 +77,11 @@ class RunWriter {
 };
 
 struct RunSummary {
-  std::string id, path, campaign_name, outcome, message;
+  std::string id, path, campaign_name;
+  std::string outcome;  // as finished; before that "running", or "interrupted" when nobody is writing it
+  std::string message;
   int64_t started_wall_micros = 0, finished_wall_micros = 0;
-  uint32_t steps = 0, valid = 0, invalid = 0;
+  uint32_t steps = 0, valid = 0, invalid = 0;  // planned; of those with a result
 };
 
 struct RunIntervals {
@@ -71,27 +90,33 @@ struct RunIntervals {
 };
 
 // Reads a run file, also while it is being written. Thread-compatible. Typed errors RUN_UNKNOWN (with the ids that
-// are near), RUN_DAMAGED.
+// are near), RUN_DAMAGED, RUN_NEWER (written by a later release). Blocks on the disk.
 class RunReader {
  public:
+  // `path`: run.db or its directory.
   static absl::StatusOr<std::unique_ptr<RunReader>> Open(const std::string& path);
   virtual ~RunReader() = default;
   virtual absl::StatusOr<RunSummary> Summary() = 0;
   virtual absl::StatusOr<RunHeader> Header() = 0;
   virtual absl::StatusOr<std::vector<RunAgent>> Agents() = 0;
+  // Of the latest attempt of each step, in the order of the plan.
   virtual absl::StatusOr<std::vector<StepResult>> Results() = 0;
   virtual absl::StatusOr<RunIntervals> Intervals(uint32_t step) = 0;
   virtual absl::StatusOr<std::vector<std::pair<int64_t, std::string>>> Events() = 0;
+  // Reports that no sealed phase has used up, by agent and sequence: after a crash, what was acknowledged.
+  virtual absl::StatusOr<std::vector<RawReport>> RawReports() = 0;
 };
 
 // $XDG_DATA_HOME/muster/runs, or ~/.local/share/muster/runs.
 std::string DefaultRunsDir();
 // Runs below a directory, newest first; damaged files are listed with outcome "damaged".
 std::vector<RunSummary> ListRuns(const std::string& runs_dir);
-// A run id, a unique prefix of one, "last", or a path to a run.db or its directory.
+// A run id, a unique prefix of one, "last", or a path to a run.db or its directory; returns the path of the run.db.
+// RUN_UNKNOWN names the ids that are near, RUN_AMBIGUOUS those a prefix fits.
 absl::StatusOr<std::string> ResolveRun(const std::string& runs_dir, const std::string& name);
 
-// Bytes a plan will need in the store (MEASUREMENT.md 12); printed by `muster plan` and checked before each step.
+// Bytes a plan will need in the store at most at once, raw reports of the largest step included (MEASUREMENT.md 12);
+// printed by `muster plan` and checked before each step.
 uint64_t EstimateStoreBytes(const Plan& plan);
 // STORE_FULL when `dir`'s file system has less than `need` plus 64 MiB free.
 absl::Status CheckSpace(const std::string& dir, uint64_t need);
