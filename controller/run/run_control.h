@@ -48,10 +48,10 @@ class RunObserver {
 
 struct RunOutcome {
   std::string run_id;
-  std::string path;         // of the run file; empty when none could be made
-  std::string outcome;      // complete, cancelled, failed, aborted
-  absl::Status error;       // why it failed or was aborted
-  bool any_invalid = false; // a step is not VALID
+  std::string path;          // of the run file; empty when none could be made
+  std::string outcome;       // complete, cancelled, failed, aborted
+  absl::Status error;        // why it failed or was aborted
+  bool any_invalid = false;  // a step is not VALID
 };
 
 }  // namespace muster

@@ -1,0 +1,135 @@
+#include "controller/run/attach_phase.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "common/base/status.h"
+
+namespace muster {
+namespace {
+
+// What the whole run needs of the target: it is attached once and kept.
+AttachCommand WholeRunNeeds(const RunContext& ctx, const std::string& target) {
+  AttachCommand command;
+  std::map<uint32_t, ObjectSpec> objects;
+  uint64_t min_block = UINT64_MAX;
+  for (const muster::Step& step : ctx.plan.steps) {
+    if (step.target != target || !step.skip_reason.empty()) continue;
+    command.writes |= step.writes;
+    min_block = std::min(min_block, step.measure.workload.block);
+    if (step.fill_passes > 0) min_block = std::min(min_block, step.fill.block);
+    for (const ObjectSpec& object : step.objects) {
+      const auto [at, fresh] = objects.emplace(object.slot, object);
+      if (!fresh) at->second.size = std::max(at->second.size, object.size);
+    }
+  }
+  if (min_block != UINT64_MAX) command.min_block = min_block;
+  for (auto& [slot, object] : objects) command.objects.push_back(std::move(object));
+  return command;
+}
+
+}  // namespace
+
+void AttachPhase::Begin(RunContext& ctx) {
+  key_ = ctx.Key(step_.index, PhaseKind::kAttach);
+  command_ = WholeRunNeeds(ctx, step_.target);
+  command_.key = key_;
+  command_.target = ctx.TargetOf(step_);
+  command_.deadline = ctx.options.deadlines.attach;
+  const bool guarded = !std::holds_alternative<NullTarget>(command_.target.kind);
+  std::set<std::string> hosts;
+  for (FleetAgent& agent : ctx.agents) {
+    // An agent that does not name its host is a host of its own.
+    const std::string host = agent.host_id.empty() ? "agent " + agent.id : agent.host_id;
+    parts_.push_back({.agent = &agent, .guard = guarded && hosts.insert(host).second});
+  }
+  for (Part& part : parts_) {
+    if (part.guard || !guarded) Ask(ctx, part, 0);
+  }
+}
+
+void AttachPhase::Ask(RunContext& ctx, Part& part, uint64_t generation) {
+  AttachCommand command = command_;
+  command.guard = part.guard;
+  command.generation = generation;
+  part.stage = Stage::kAsked;
+  part.deadline = ctx.now + command.deadline + ctx.options.answer_slack;
+  part.agent->attached = true;
+  ctx.Send(*part.agent, std::move(command));
+}
+
+void AttachPhase::Finish(EndCause cause, absl::Status status) {
+  Blame(cause, std::move(status));
+  done_ = true;
+}
+
+void AttachPhase::OnMessage(RunContext& ctx, FleetAgent& agent, const AgentSays& says) {
+  const auto part = std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.agent == &agent; });
+  if (part == parts_.end()) return;
+  const auto* answer = std::get_if<AttachDone>(&says);
+  const auto* refused = std::get_if<Refused>(&says);
+  const PhaseKey* key = answer ? &answer->key : refused ? &refused->key : nullptr;
+  if (key == nullptr || *key != key_ || part->stage != Stage::kAsked) {
+    if (key != nullptr)
+      ctx.Complain(fmt::format("agent {}: answer for {} rejected, not asked for", agent.id, KeyText(*key)));
+    return;
+  }
+  const absl::Status status = answer ? answer->status : refused->status;
+  if (!status.ok()) {
+    Finish(EndCause::kError, AtPlace(status, "agent " + agent.id));
+    return;
+  }
+  part->stage = Stage::kDone;
+  for (const auto& [name, value] : answer->evidence) {
+    facts_.emplace_back(fmt::format("{}: {}: {}", agent.id, step_.target, name), value);
+  }
+  if (part->guard) {
+    for (Part& other : parts_) {
+      if (other.stage == Stage::kWaiting && other.agent->host_id == agent.host_id) Ask(ctx, other, answer->generation);
+    }
+  }
+  if (std::all_of(parts_.begin(), parts_.end(), [](const Part& p) { return p.stage == Stage::kDone; })) done_ = true;
+}
+
+absl::Status AttachPhase::OnReport(RunContext&, FleetAgent&, const AgentReport&) {
+  return absl::OkStatus();
+}
+
+void AttachPhase::OnLost(RunContext&, FleetAgent& agent) {
+  Finish(EndCause::kLoss, agent.lost);
+}
+
+// An agent that is still attaching is told to detach next; it does so when its attach has ended.
+void AttachPhase::OnCancel(RunContext&, int) {
+  Finish(EndCause::kCancel, absl::OkStatus());
+}
+
+void AttachPhase::OnStoreFailed(RunContext& ctx) {
+  Finish(EndCause::kStore, ctx.store_error);
+}
+
+void AttachPhase::OnTime(RunContext& ctx) {
+  for (Part& part : parts_) {
+    if (done_ || part.stage != Stage::kAsked || ctx.now < part.deadline) continue;
+    absl::Status why = MakeError(absl::StatusCode::kDeadlineExceeded,
+                                 {.code = "ATTACH_TIMEOUT",
+                                  .place = "agent " + part.agent->id,
+                                  .message = fmt::format("no answer to Attach of target {} within {}", step_.target,
+                                                         FormatDuration(command_.deadline)),
+                                  .next = "Look at the agent's log; its target may hang."});
+    ctx.Lose(*part.agent, why, /*drop=*/true);
+    Finish(EndCause::kLoss, std::move(why));
+  }
+}
+
+Nanos AttachPhase::Deadline(const RunContext& ctx) const {
+  Nanos at = kNever;
+  for (const Part& part : parts_) {
+    if (part.stage == Stage::kAsked) at = std::min(at, part.deadline);
+  }
+  return at == kNever ? ctx.now : at;
+}
+
+}  // namespace muster

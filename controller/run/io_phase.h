@@ -1,0 +1,109 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "controller/run/phase.h"
+
+namespace muster {
+
+// What fill and measure have in common: the Prepare barrier in parallel, one start instant for all, the run, the end
+// at an edge or at once, the drain, and the wait until the store has committed every report.
+//
+//   preparing -> starting -> running -> ending -> committing -> done
+//       |            |          (a stop was sent: ending)
+//       +-> undoing <+   Stop{now}, wait for every PhaseEnded; then the barrier again (start missed), or committing
+//
+// An agent that does not answer in time is given up (lost): a hung agent never hangs a run.
+class IoPhase : public Phase {
+ public:
+  IoPhase(const muster::Step& step, PhaseKind kind, Facts& facts) : step_(step), kind_(kind), facts_(facts) {}
+
+  void Begin(RunContext& ctx) override;
+  void OnMessage(RunContext& ctx, FleetAgent& agent, const AgentSays& says) override;
+  absl::Status OnReport(RunContext& ctx, FleetAgent& agent, const AgentReport& report) override;
+  void OnLost(RunContext& ctx, FleetAgent& agent) override;
+  void OnCancel(RunContext& ctx, int level) override;
+  void OnStoreFailed(RunContext& ctx) override;
+  void OnTime(RunContext& ctx) override;
+  Nanos Deadline(const RunContext& ctx) const override;
+
+  const PhaseKey& key() const { return key_; }  // of the last attempt
+  // Latest minus earliest first I/O in fleet time; 0 until two agents have said theirs.
+  Nanos StartSkew() const;
+  Nanos ClockError() const;
+  // Earliest first I/O, or the start instant.
+  Nanos FirstIoAt() const;
+
+ protected:
+  enum class Stage : uint8_t { kAsked, kPrepared, kArmed, kMissed, kEnded, kFailed, kLost };
+  enum class State : uint8_t { kPreparing, kStarting, kRunning, kEnding, kUndoing, kCommitting, kDone };
+
+  struct Part {
+    FleetAgent* agent = nullptr;
+    PhaseSpec spec;  // key and all; set once by Participants
+    Stage stage = Stage::kAsked;
+    int64_t next_interval = 0;  // the one awaited
+    uint64_t bytes_done = 0, bytes_asked = 0;
+    Nanos heard = 0;  // last progress
+    bool silent = false;
+    std::optional<PrepareDone> prepared;
+    std::optional<StartDone> start;
+    std::optional<FirstIo> first_io;
+    std::optional<PhaseEnded> ended;
+    bool over() const { return stage == Stage::kEnded || stage == Stage::kFailed || stage == Stage::kLost; }
+  };
+
+  // Who takes part, with what is theirs. Called once.
+  virtual std::vector<Part> Participants(RunContext& ctx) = 0;
+  virtual void OnAttempt(RunContext& ctx) = 0;  // an attempt begins: forget what an earlier one delivered
+  virtual absl::Status OnInterval(RunContext& ctx, Part& part, const IntervalDelta& delta) = 0;
+  virtual absl::Status OnTotals(RunContext& ctx, Part& part, const PhaseEnded& ended) = 0;
+  virtual void OnGivenUp(Part& part) = 0;  // the agent delivers nothing more
+  virtual void OnFillReport(RunContext& ctx, Part& part, const FillReport& progress) = 0;
+  // While it runs: the next instant at which CheckRunning has something to decide of this agent.
+  virtual Nanos RunDeadline(const RunContext& ctx, const Part& part) const = 0;
+  virtual void CheckRunning(RunContext& ctx, Part& part) = 0;
+
+  void GiveUp(RunContext& ctx, Part& part, absl::Status why);
+  // Ends the run of the phase: at the edge after the current interval, or at once.
+  void StopAll(RunContext& ctx, bool now);
+  int64_t CurrentInterval(const RunContext& ctx) const;
+  // When the load ends: the edge of the last interval, or the instant it was stopped at once.
+  Nanos EndAt() const { return stopped_now_at_ != kNever ? stopped_now_at_ : EdgeAfter(last_interval_); }
+  bool stopped() const { return state_ == State::kEnding || state_ == State::kUndoing; }
+  void Fail(RunContext& ctx, absl::Status status);
+  // After Blame: whatever ends the phase early in this state.
+  void EndEarly(RunContext& ctx, bool now);
+  // Reports come late by this much before anybody is called silent.
+  Nanos Grace(const RunContext& ctx) const { return ctx.options.silent_grace + 3 * step_interval_; }
+  Nanos EdgeAfter(int64_t interval) const { return t0_ + (interval + 1) * step_interval_; }
+
+  const muster::Step& step_;
+  std::vector<Part> parts_;
+  State state_ = State::kPreparing;
+  Nanos t0_ = 0;
+  int64_t last_interval_ = INT64_MAX;  // by plan or Stop
+  Nanos step_interval_ = kSecond;
+
+ private:
+  Part* Find(const FleetAgent& agent);
+  void Ask(RunContext& ctx);
+  void Arm(RunContext& ctx);
+  void Undo(RunContext& ctx);
+  void Advance(RunContext& ctx);  // leaves a state whose condition is met
+  void OnPrepared(RunContext& ctx, Part& part, const PrepareDone& done);
+  void OnStarted(RunContext& ctx, Part& part, const StartDone& done);
+  void OnRefused(RunContext& ctx, Part& part, const Refused& refused);
+  void Settle();  // load and drain are over: notes the facts, waits for the store
+
+  const PhaseKind kind_;
+  Facts& facts_;
+  PhaseKey key_;
+  uint32_t attempt_ = 0;
+  Nanos deadline_ = 0;  // of preparing, starting and undoing
+  Nanos stopped_now_at_ = kNever;
+};
+
+}  // namespace muster

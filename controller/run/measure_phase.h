@@ -1,0 +1,35 @@
+#pragma once
+#include <memory>
+
+#include "controller/aggregate/aggregator.h"
+#include "controller/run/io_phase.h"
+
+namespace muster {
+
+// The measured load of a step, on the agents that carry its initiators: warm-up and window in common intervals, the
+// merge while it runs, the drain, the totals.
+class MeasurePhase final : public IoPhase {
+ public:
+  MeasurePhase(const muster::Step& step, Facts& facts) : IoPhase(step, PhaseKind::kMeasure, facts) {}
+
+  // Once, when done: figures of the intervals that every participant delivered, sums checked.
+  StepFigures Seal(RunContext& ctx);
+
+ private:
+  std::vector<Part> Participants(RunContext& ctx) override;
+  void OnAttempt(RunContext& ctx) override;
+  absl::Status OnInterval(RunContext& ctx, Part& part, const IntervalDelta& delta) override;
+  absl::Status OnTotals(RunContext& ctx, Part& part, const PhaseEnded& ended) override;
+  void OnGivenUp(Part& part) override;
+  void OnFillReport(RunContext&, Part&, const FillReport&) override {}
+  Nanos RunDeadline(const RunContext& ctx, const Part& part) const override;
+  void CheckRunning(RunContext& ctx, Part& part) override;
+
+  void WriteComplete(RunContext& ctx);
+  void ShowLive(RunContext& ctx);
+
+  std::unique_ptr<PhaseAggregator> aggregator_;
+  Nanos shown_ = -kNever;
+};
+
+}  // namespace muster
