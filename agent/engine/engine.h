@@ -28,6 +28,8 @@ class FleetTime {
   Estimate Get() const;
   // The bound now, widened by the estimate's age.
   Nanos ErrorAt(Nanos local_now) const;
+  // Changes with every Set: cheap to compare on the hot path.
+  uint32_t version() const { return version_.load(std::memory_order_acquire); }
 
  private:
   std::atomic<uint32_t> version_{0};
@@ -53,16 +55,16 @@ class EngineListener {
 };
 
 struct EngineOptions {
-  std::vector<int> cpus;            // allowed; at most one worker a CPU
-  uint32_t max_workers = 0;         // 0: as many as CPUs
+  std::vector<int> cpus;     // allowed; at most one worker a CPU
+  uint32_t max_workers = 0;  // 0: as many as CPUs
   bool pin = false;
-  bool may_spin = false;            // pacing may spin (alone on the host, threads <= CPUs)
-  uint64_t max_buffer_memory = 0;   // bytes; 0: a quarter of RAM
+  bool may_spin = false;           // pacing may spin (alone on the host, threads <= CPUs)
+  uint64_t max_buffer_memory = 0;  // bytes; 0: a quarter of RAM
 };
 
 struct EngineTarget {
-  Target target;                        // for backend choice
-  std::vector<BackendObject> objects;   // by slot; descriptors outlive the engine
+  Target target;                       // for backend choice
+  std::vector<BackendObject> objects;  // by slot; descriptors outlive the engine
 };
 
 // Runs one phase on worker threads: pacer -> op source -> backend -> recorder (see agent/README.md).

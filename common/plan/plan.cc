@@ -4,10 +4,14 @@ namespace muster {
 
 std::string_view PhaseKindName(PhaseKind kind) {
   switch (kind) {
-    case PhaseKind::kAttach: return "attach";
-    case PhaseKind::kFill: return "fill";
-    case PhaseKind::kMeasure: return "measure";
-    case PhaseKind::kDetach: return "detach";
+    case PhaseKind::kAttach:
+      return "attach";
+    case PhaseKind::kFill:
+      return "fill";
+    case PhaseKind::kMeasure:
+      return "measure";
+    case PhaseKind::kDetach:
+      return "detach";
   }
   return "unknown";
 }

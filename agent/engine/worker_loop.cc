@@ -1,0 +1,380 @@
+// The iteration of a worker: what runs for every batch of operations. Intervals and ends are in worker_edges.cc.
+#include "agent/engine/worker_loop.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "agent/engine/data_pattern.h"
+
+namespace muster {
+namespace {
+
+constexpr size_t kLargestBatch = 256;  // completions a poll
+constexpr Nanos kStarvedPoll = 50 * kMicrosecond;
+
+static_assert(static_cast<int>(IoKind::kRead) == static_cast<int>(OpKind::kRead) &&
+              static_cast<int>(IoKind::kWrite) == static_cast<int>(OpKind::kWrite) &&
+              static_cast<int>(IoKind::kFlush) == static_cast<int>(OpKind::kFlush) &&
+              static_cast<int>(IoKind::kTrim) == static_cast<int>(OpKind::kTrim));
+static_assert(static_cast<int>(IoOutcome::kOk) == static_cast<int>(Outcome::kOk) &&
+              static_cast<int>(IoOutcome::kNoSpace) == static_cast<int>(Outcome::kNoSpace) &&
+              static_cast<int>(IoOutcome::kOther) == static_cast<int>(Outcome::kOther));
+
+bool Writes(const LoopConfig& config) {
+  return config.fill.has_value() || (config.work->read < 1 && config.work->trim < 1);
+}
+
+}  // namespace
+
+WorkerLoop::WorkerLoop(const LoopConfig& config, const WorkerPlan& plan, uint32_t worker, Backend& backend,
+                       const BufferPool& buffers, IntervalRecorder& recorder, const Clock& clock,
+                       const FleetTime& fleet, const LeaseEnd& lease, LoopControl& control,
+                       std::function<void()> published)
+    : config_(config),
+      backend_(backend),
+      buffers_(buffers),
+      recorder_(recorder),
+      clock_(clock),
+      fleet_(fleet),
+      lease_(lease),
+      control_(control),
+      published_(std::move(published)),
+      open_(config.work.has_value() && config.work->pacing != Pacing::kClosed),
+      makes_content_(Writes(config)),
+      content_seed_(MixSeed(config.content_seed, static_cast<uint64_t>(SeedPurpose::kContent),
+                            plan.groups.front().initiator, worker)),
+      slots_(plan.slots),
+      groups_(plan.groups.size()),
+      offer_(2 * static_cast<size_t>(plan.slots)),
+      completions_(std::min<size_t>(plan.slots, kLargestBatch)) {
+  if (config.fill) fill_.emplace(*config.fill);
+  idle_.reserve(plan.slots);
+  uint32_t next_slot = 0;
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    const GroupPlan& group_plan = plan.groups[g];
+    Group& group = groups_[g];
+    group.initiator = group_plan.initiator;
+    group.first_stream = static_cast<uint32_t>(streams_.size());
+    std::vector<Pacer> pacers;
+    for (const StreamPlan& stream : group_plan.streams) {
+      const Workload& work = *config.work;
+      streams_.emplace_back(work, stream.extent,
+                            StreamSeed(work.seed, SeedPurpose::kSource, group.initiator, stream.stream));
+      if (open_) {
+        pacers.emplace_back(work.pacing, stream.rate,
+                            StreamSeed(work.seed, SeedPurpose::kPacer, group.initiator, stream.stream), 0);
+      }
+    }
+    for (uint32_t i = 0; i < group_plan.slots; ++i, ++next_slot) {
+      Slot& slot = slots_[next_slot];
+      slot.group = g;
+      if (open_) {
+        group.free_slots.push_back(next_slot);
+      } else {
+        // In closed loop a slot belongs to one stream for good.
+        const size_t count = group_plan.streams.size();
+        slot.stream = group.first_stream + static_cast<uint32_t>(count == 0 ? 0 : i * count / group_plan.slots);
+        idle_.push_back(next_slot);
+      }
+    }
+    if (open_) group.queue = std::make_unique<OpenQueue>(std::move(pacers), group_plan.slots);
+  }
+  set_ = recorder_.TakeClean();
+}
+
+WorkerLoop::~WorkerLoop() = default;
+
+void WorkerLoop::Begin(Nanos t0_fleet) {
+  t0_fleet_ = t0_fleet;
+  begin_ = EdgeOf(0);
+  for (Group& group : groups_) {
+    group.meter.last = begin_;
+    if (!open_) continue;
+    group.queue->StartAt(begin_);
+    next_arrival_ = std::min(next_arrival_, group.queue->NextArrival());
+  }
+  fleet_version_ = fleet_.version();
+  next_edge_ = EdgeOf(1);
+  if (config_.warmup == 0) window_from_ = begin_;
+  set_->primary_in_window = open_ && config_.warmup == 0;
+  applied_ = begin_;
+  backend_.PhaseStarts(begin_);
+  Woke();
+}
+
+void WorkerLoop::Woke() {
+  last_look_ = now_ = clock_.Now();
+}
+
+WorkerLoop::Next WorkerLoop::Step() {
+  if (finished()) return {now_, false};
+  if (!starved_) {
+    Poll();
+    if (orphaned()) {
+      state_ = State::kFinished;
+      result_.poisoned = true;
+      return {now_, false};
+    }
+  } else {
+    now_ = clock_.Now();
+    if (pending_ == 0) stamp_ = now_;
+  }
+  if (starved_ = !CloseIntervals(stamp_); starved_) return {now_ + kStarvedPoll, true};
+  ran_ = true;
+  const bool reaped = pending_ > 0;
+  RecordBatch();
+  CheckCommands();
+  if (state_ == State::kDraining && Drained()) {
+    FinishDrain();
+    return {now_, false};
+  }
+  if (state_ == State::kRunning || issue_backlog_) {
+    if (open_) {
+      Collect();
+    } else if (state_ == State::kRunning) {
+      Refill();
+    }
+    if (offer_head_ != offer_tail_) {
+      Offer();
+    } else if (!reaped) {
+      PrepareContent();
+    }
+    if (open_ && state_ == State::kRunning) CheckOverload();
+  }
+  return {starved_ ? now_ + kStarvedPoll : WaitUntil(), starved_};
+}
+
+void WorkerLoop::Poll() {
+  pending_ = backend_.Reap(completions_, now_);
+  if (orphaned()) return;
+  stamp_ = now_ = clock_.Now();
+  gap_ = stamp_ - last_look_;
+  gap_with_ops_ = pending_ > 0;
+  last_look_ = stamp_;
+}
+
+void WorkerLoop::RecordBatch() {
+  set_->poll_gap_max = std::max(set_->poll_gap_max, gap_);
+  if (gap_with_ops_) set_->stamp_error = std::max(set_->stamp_error, gap_);
+  gap_ = 0;
+  AdvanceArrivals(stamp_, true);
+  for (size_t i = 0; i < pending_; ++i) Complete(completions_[i]);
+  pending_ = 0;
+  applied_ = stamp_;
+}
+
+void WorkerLoop::Complete(const IoCompletion& completion) {
+  if (__builtin_expect(completion.tag >= slots_.size() || slots_[completion.tag].state != SlotState::kWire, 0)) {
+    result_.reason = EndReason::kBackend;  // nothing it says can be trusted; CheckCommands stops
+    return;
+  }
+  const auto index = static_cast<uint32_t>(completion.tag);
+  Slot& slot = slots_[index];
+  Group& group = groups_[slot.group];
+  group.meter.To(stamp_);
+  --group.meter.offered;
+  --group.meter.wire;
+  --wire_;
+  slot.state = SlotState::kIdle;
+
+  KindTotals& totals = group.totals[static_cast<size_t>(slot.op.kind)];
+  KindRecorder& recorder = set_->At(slot.group, slot.op.kind, slot.in_window);
+  const auto response = static_cast<uint64_t>(stamp_ - slot.due);
+  if (__builtin_expect(completion.outcome == IoOutcome::kOk, 1)) {
+    ++totals.completed;
+    totals.bytes += slot.op.bytes;
+    recorder.RecordOk(response, static_cast<uint64_t>(slot.issued - slot.due), slot.op.bytes);
+    if (fill_) fill_->Done(slot.op);
+  } else {
+    ++(completion.outcome == IoOutcome::kAborted ? totals.aborted : totals.failed);
+    recorder.RecordFailure(static_cast<Outcome>(completion.outcome), completion.native_code, response);
+    if (fill_ && result_.failed_outcome == IoOutcome::kOk && completion.outcome != IoOutcome::kAborted) {
+      result_.failed_op = slot.op;
+      result_.failed_outcome = completion.outcome;
+      result_.failed_code = completion.native_code;
+    }
+  }
+  if (__builtin_expect(slot.straggler != 0, 0)) {
+    StraggleOp& straggler = result_.stragglers[slot.straggler - 1];
+    straggler.final_age = static_cast<Nanos>(response);
+    straggler.ended = true;
+    slot.straggler = 0;
+  }
+  (open_ ? group.free_slots : idle_).push_back(index);
+}
+
+// Closed loop: every idle slot gets its stream's next operation, not yet due.
+void WorkerLoop::Refill() {
+  size_t kept = 0;
+  for (const uint32_t index : idle_) {
+    PlannedOp op;
+    if (fill_) {
+      if (!fill_->Next(op)) {
+        idle_[kept++] = index;
+        continue;
+      }
+    } else {
+      op = streams_[slots_[index].stream].Next();
+    }
+    slots_[index].due = kNever;
+    Place(index, op);
+  }
+  idle_.resize(kept);
+}
+
+// Open loop: operations that are due get the free slots, the oldest of each initiator first.
+void WorkerLoop::Collect() {
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    Group& group = groups_[g];
+    while (!group.free_slots.empty() && group.queue->waiting() > 0) {
+      const OpenQueue::Operation due = group.queue->Take();
+      const uint32_t index = group.free_slots.back();
+      group.free_slots.pop_back();
+      Slot& slot = slots_[index];
+      slot.stream = group.first_stream + due.stream;
+      slot.due = due.due;
+      slot.found_free = due.found_free;
+      slot.in_window = due.due >= window_from_;
+      ++group.refused;
+      const PlannedOp op = streams_[slot.stream].Next();
+      if (state_ == State::kDraining && group.listed < kMaxStragglers) {
+        ++group.listed;
+        slot.straggler = AddStraggler(g, op.kind, slot.due);
+      }
+      Place(index, op);
+      offer_stamped_ = offer_tail_;
+    }
+  }
+}
+
+void WorkerLoop::Place(uint32_t index, const PlannedOp& op) {
+  Slot& slot = slots_[index];
+  slot.op = op;
+  slot.state = SlotState::kOffered;
+  uint8_t* buffer = buffers_.At(index);
+  if (op.kind == OpKind::kWrite && !slot.fresh) FillUnique(buffer, op.bytes, content_seed_, ++content_number_);
+  slot.fresh = false;
+  if (offer_tail_ == offer_.size()) {
+    std::copy(offer_.begin() + static_cast<ptrdiff_t>(offer_head_), offer_.end(), offer_.begin());
+    offer_stamped_ -= offer_head_;
+    offer_tail_ -= offer_head_;
+    offer_head_ = 0;
+  }
+  offer_[offer_tail_++] = {.offset = op.offset,
+                           .buffer = buffer,
+                           .tag = index,
+                           .bytes = op.bytes,
+                           .object = op.slot,
+                           .kind = static_cast<IoKind>(op.kind),
+                           .flags = 0,
+                           .buffer_index = buffers_.RegionOf(index)};
+}
+
+void WorkerLoop::Offer() {
+  const Nanos t = now_ = clock_.Now();
+  if (starved_ = !CloseIntervals(t); starved_) return;
+  if (t >= lease_.load(std::memory_order_relaxed)) StopNow(EndReason::kLease);
+  if (state_ != State::kRunning && !issue_backlog_) return;
+  AdvanceArrivals(t, true);
+  // Closed loop: due is the first Submit that offers it.
+  for (; offer_stamped_ < offer_tail_; ++offer_stamped_) {
+    Slot& slot = slots_[offer_[offer_stamped_].tag];
+    Group& group = groups_[slot.group];
+    slot.due = t;
+    group.meter.To(t);
+    ++group.meter.offered;
+    ++group.refused;
+  }
+  const size_t offered = offer_tail_ - offer_head_;
+  if (offered == 0) return;
+  const size_t accepted = backend_.Submit({offer_.data() + offer_head_, offered}, t);
+  if (orphaned()) return;
+  for (size_t i = 0; i < accepted; ++i) {
+    Slot& slot = slots_[offer_[offer_head_ + i].tag];
+    Group& group = groups_[slot.group];
+    slot.issued = t;
+    slot.state = SlotState::kWire;
+    group.meter.To(t);
+    ++group.meter.wire;
+    --group.refused;
+    ++group.totals[static_cast<size_t>(slot.op.kind)].submitted;
+    if (open_ && slot.found_free) set_->lateness[slot.group].Record(static_cast<uint64_t>(t - slot.due));
+  }
+  wire_ += static_cast<uint32_t>(accepted);
+  backend_full_ = accepted < offered;
+  offer_head_ += accepted;
+  if (offer_head_ == offer_tail_) offer_head_ = offer_tail_ = offer_stamped_ = 0;
+  NoteFull(t);
+  applied_ = t;
+  if (__builtin_expect(first_submit() == kNever, 0) && accepted > 0) first_submit_.store(t, std::memory_order_release);
+}
+
+// Counts what has become due before `t` (or at it), each at its own instant.
+void WorkerLoop::AdvanceArrivals(Nanos t, bool inclusive) {
+  const Nanos until = inclusive ? t : t - 1;
+  if (next_arrival_ > until) return;
+  next_arrival_ = kNever;
+  for (Group& group : groups_) {
+    OpenQueue& queue = *group.queue;
+    for (Nanos due = queue.NextArrival(); due <= until; due = queue.NextArrival()) {
+      group.meter.To(due);
+      ++group.meter.offered;
+      const bool found_free = !backend_full_ && queue.waiting() < group.free_slots.size();
+      queue.Arrive(found_free);
+      if (!found_free && group.full_since == kNever) {
+        group.full_since = due;
+        ++full_groups_;
+      }
+    }
+    next_arrival_ = std::min(next_arrival_, queue.NextArrival());
+  }
+}
+
+// After a Submit: who has operations due that could not be handed over?
+void WorkerLoop::NoteFull(Nanos t) {
+  if (!backend_full_ && full_groups_ == 0) return;
+  for (Group& group : groups_) {
+    const bool full = group.refused > 0 || (open_ && group.queue->waiting() > 0 && group.free_slots.empty());
+    if (full && group.full_since == kNever) {
+      group.full_since = t;
+      ++full_groups_;
+    } else if (!full && group.full_since != kNever) {
+      group.time_full += t - group.full_since;
+      group.full_since = kNever;
+      --full_groups_;
+    }
+  }
+}
+
+// Open loop, nothing to do: content for the next write is made before it is due, so that making it is no wait.
+void WorkerLoop::PrepareContent() {
+  if (!open_ || !makes_content_) return;
+  for (Group& group : groups_) {
+    if (group.free_slots.empty()) continue;
+    const uint32_t index = group.free_slots.back();
+    Slot& slot = slots_[index];
+    if (slot.fresh) continue;
+    FillUnique(buffers_.At(index), static_cast<size_t>(config_.work->block), content_seed_, ++content_number_);
+    slot.fresh = true;
+    return;  // one at a time: something may have become due
+  }
+}
+
+Nanos WorkerLoop::WaitUntil() const {
+  Nanos until = std::min(now_ + kCommandPoll, backend_.NextTimer());
+  if (state_ == State::kRunning) {
+    until = std::min({until, next_edge_, lease_.load(std::memory_order_relaxed)});
+  } else {
+    until = std::min(until, drain_deadline_);
+  }
+  if (!open_ || backend_full_ || (state_ == State::kDraining && !issue_backlog_)) return until;
+  for (const Group& group : groups_) {
+    if (group.free_slots.empty()) continue;
+    if (group.queue->waiting() > 0) return now_;
+    until = std::min(until, group.queue->NextArrival());
+  }
+  return until;
+}
+
+}  // namespace muster
