@@ -8,17 +8,17 @@
 
 namespace muster {
 
-// Parsers take the whole text (surrounding blanks are an error), are case-sensitive where two units differ only by
-// case, and return a typed error UNIT_SYNTAX / UNIT_RANGE whose message shows what would have been right.
+// Parsers take the whole text (surrounding blanks are an error), are case-sensitive (a wrong case is named in the
+// error), and return a typed error UNIT_SYNTAX / UNIT_RANGE whose message shows what would have been right.
 
 // "4096", "4KiB", "4K" (= KiB), "140GB" (10^9), "1.5MiB", "1TiB". K M G T alone are binary, as in fio and diskspd;
 // KB MB GB TB are decimal. The result must be a whole number of bytes.
 absl::StatusOr<uint64_t> ParseSize(std::string_view text);
 
-// "100ns", "250us", "1.5ms", "30s", "2m", "2h30m", "0s". A bare number is refused: it does not say its unit.
+// "100ns", "250us", "1.5ms", "30s", "2m", "2h30m", "0s". A bare number has no unit: refused. At most kNever.
 absl::StatusOr<Nanos> ParseDuration(std::string_view text);
 
-// Operations per second: "10000/s", "10k/s", "1.5M/s", "600/min". Result in operations per second.
+// Operations per second: "10000/s", "10k/s", "1.5M/s", "600/min". Result in operations per second, at most 1e9.
 absl::StatusOr<double> ParseRate(std::string_view text);
 
 // "70%", "0.5%"; result 0..1. A bare number is refused.
@@ -27,7 +27,7 @@ absl::StatusOr<double> ParsePercent(std::string_view text);
 // Passes over a working set: "1x", "2x", "0.5x" is refused (whole passes only).
 absl::StatusOr<uint32_t> ParsePasses(std::string_view text);
 
-// Streams x queue depth, the field's TxxQyy: "16T16Q", "1T128Q".
+// Streams x queue depth, the field's TxxQyy: "16T16Q", "1T128Q"; each from 1 to 65,535.
 struct Load {
   uint32_t streams = 1;
   uint32_t depth = 1;

@@ -5,12 +5,11 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "fmt/format.h"
+#include "common/stats/consistency.h"
 
 namespace muster {
 namespace {
 
-constexpr uint64_t kMaxCount = INT64_MAX;
 // Quantiles are taken to twelve decimals; rank arithmetic is then exact in 128-bit integers.
 constexpr uint64_t kQuantileUnit = 1'000'000'000'000;
 
@@ -21,70 +20,6 @@ absl::Status CountOverflow() {
 }
 
 }  // namespace
-
-absl::Status CheckConsistent(const Moments& moments, const std::vector<Counter>& counters) {
-  if (moments.count > kMaxCount) return CorruptHistogram(fmt::format("count {} is beyond 2^63-1", moments.count));
-  if (moments.count == 0) {
-    if (!counters.empty()) return CorruptHistogram("it has counters but count is 0");
-    if (moments != Moments{}) return CorruptHistogram("count is 0 but other moments are not those of an empty one");
-    return absl::OkStatus();
-  }
-  // Bounds of the sums from the counters. Every product fits: counts stay below 2^63 in total, values below 2^42.
-  uint64_t total = 0;
-  Uint128 sum_low = 0;
-  Uint128 sum_high = 0;
-  Uint128 squares_low = 0;
-  Uint128 squares_high = 0;
-  for (const Counter& counter : counters) {
-    if (counter.count > moments.count - total) {
-      return CorruptHistogram(fmt::format("counters hold more than count {}", moments.count));
-    }
-    total += counter.count;
-    const Uint128 low = hist::LowestOf(counter.index);
-    const Uint128 high = hist::HighestOf(counter.index);
-    sum_low += low * counter.count;
-    sum_high += high * counter.count;
-    // 84-bit squares times 63-bit counts can pass 128 bits: saturate, which only widens the bounds.
-    Uint128 part = 0;
-    if (__builtin_mul_overflow(low * low, Uint128{counter.count}, &part) ||
-        __builtin_add_overflow(squares_low, part, &squares_low)) {
-      return CorruptHistogram("sum of squares cannot hold its counters");
-    }
-    if (__builtin_mul_overflow(high * high, Uint128{counter.count}, &part) ||
-        __builtin_add_overflow(squares_high, part, &squares_high)) {
-      squares_high = ~Uint128{0};
-    }
-  }
-  if (total != moments.count) {
-    return CorruptHistogram(fmt::format("counters hold {} values but count is {}", total, moments.count));
-  }
-  const Counter& first = counters.front();
-  const Counter& last = counters.back();
-  const bool at_end = last.index == hist::kCounters - 1;
-  if (moments.overflow > (at_end ? last.count : 0)) {
-    return CorruptHistogram(fmt::format("overflow {} is more than the last counter holds", moments.overflow));
-  }
-  const bool all_over = moments.overflow == moments.count;
-  if (all_over ? moments.min <= hist::kHighest
-               : moments.min < hist::LowestOf(first.index) || moments.min > hist::HighestOf(first.index)) {
-    return CorruptHistogram(fmt::format("min {} is not in the first counter", moments.min));
-  }
-  if (moments.overflow > 0 ? moments.max <= hist::kHighest
-                           : moments.max < hist::LowestOf(last.index) || moments.max > hist::HighestOf(last.index)) {
-    return CorruptHistogram(fmt::format("max {} is not in the last counter", moments.max));
-  }
-  if (moments.min > moments.max || (moments.count == 1 && moments.min != moments.max)) {
-    return CorruptHistogram(fmt::format("min {} and max {} contradict each other", moments.min, moments.max));
-  }
-  if (moments.sum < sum_low || (moments.overflow == 0 && moments.sum > sum_high)) {
-    return CorruptHistogram(fmt::format("sum {} is not one of its counters", moments.sum));
-  }
-  if (moments.sum_squares < squares_low || (moments.overflow == 0 && moments.sum_squares > squares_high)) {
-    return CorruptHistogram(
-        fmt::format("sum of squares {} is not one of its counters", Uint128ToString(moments.sum_squares)));
-  }
-  return absl::OkStatus();
-}
 
 Histogram::Histogram() : octaves_(hist::kOctaves) {}
 
@@ -97,7 +32,7 @@ std::vector<uint64_t>& Histogram::Octave(uint32_t octave) {
 absl::Status Histogram::AddMoments(const Moments& added) {
   Moments merged = moments_;
   MUSTER_RETURN_IF_ERROR(merged.Merge(added));
-  if (merged.count > kMaxCount) return CountOverflow();
+  if (merged.count > kMaxHistogramCount) return CountOverflow();
   moments_ = merged;
   return absl::OkStatus();
 }

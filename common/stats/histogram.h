@@ -68,7 +68,4 @@ class Histogram {
   Moments moments_;
 };
 
-// HISTOGRAM_CORRUPT unless `moments` can be those of values counted like this; `counters` ascending and non-zero.
-absl::Status CheckConsistent(const Moments& moments, const std::vector<Counter>& counters);
-
 }  // namespace muster

@@ -33,7 +33,7 @@ void BM_Dense(benchmark::State& state) {
   const std::vector<uint64_t>& values = Latencies();
   std::vector<uint32_t> counters(hist::kCounters);
   size_t i = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     ++counters[hist::IndexOf(values[i++ & (kValues - 1)])];
     benchmark::ClobberMemory();
   }
@@ -45,7 +45,7 @@ void BM_Moments(benchmark::State& state) {
   const std::vector<uint64_t>& values = Latencies();
   Moments moments;
   size_t i = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     moments.Add(values[i++ & (kValues - 1)]);
     benchmark::ClobberMemory();
     benchmark::DoNotOptimize(&moments);
@@ -59,7 +59,7 @@ void BM_Paged(benchmark::State& state) {
   PagePool pool(hist::kOctaves);
   PagedHistogram paged(&pool);
   size_t i = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     paged.Record(values[i++ & (kValues - 1)]);
     benchmark::ClobberMemory();
     benchmark::DoNotOptimize(&paged);
@@ -75,7 +75,7 @@ void BM_PagedFullSet(benchmark::State& state) {
   PagedHistogram wait(&pool);
   PagedHistogram service(&pool);
   size_t i = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const uint64_t waited = values[(i * 7) & (kValues - 1)] >> 4;
     const uint64_t served = values[i++ & (kValues - 1)];
     wait.Record(waited);
@@ -95,7 +95,7 @@ void BM_EncodeAndClear(benchmark::State& state) {
   PagePool pool(hist::kOctaves);
   PagedHistogram paged(&pool);
   size_t bytes = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     state.PauseTiming();
     for (int64_t i = 0; i < state.range(0); ++i) paged.Record(values[static_cast<size_t>(i) & (kValues - 1)]);
     state.ResumeTiming();
@@ -114,7 +114,7 @@ void BM_DecodeAndMerge(benchmark::State& state) {
   for (int64_t i = 0; i < state.range(0); ++i) one.Record(values[static_cast<size_t>(i) & (kValues - 1)]);
   const EncodedHistogram encoded = one.Encode();
   Histogram fleet;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     if (!fleet.Merge(encoded).ok()) fleet.Clear();
   }
 }
