@@ -117,9 +117,10 @@ std::string DidYouMean(std::string_view given, const std::vector<std::string>& c
   }
   if (best != nullptr) return *best;
   for (const std::string& choice : choices) {
-    const bool extends = given.size() >= 3 && choice.starts_with(given);
-    const bool extended = choice.size() >= 3 && given.starts_with(choice);
-    if (extends || extended) return choice;
+    if (given.size() >= 3 && choice.starts_with(given)) return choice;
+  }
+  for (const std::string& choice : choices) {
+    if (choice.size() >= 3 && given.starts_with(choice)) return choice;
   }
   return {};
 }

@@ -64,10 +64,11 @@ class Binder {
     if (node.kind == YamlNode::Kind::kBroken) return;
     if (!IsMap(node, what)) return;
     const Descriptor& type = *message.GetDescriptor();
+    std::set<std::string> meant;  // options that a misspelt key stands for: not missing as well
     for (const YamlEntry& entry : node.entries) {
       const FieldDescriptor* field = type.FindFieldByName(entry.key);
       if (field == nullptr) {
-        AddUnknownKey(entry, type, what);
+        meant.insert(AddUnknownKey(entry, type, what));
         continue;
       }
       const std::string field_path = Join(path, entry.key);
@@ -77,7 +78,7 @@ class Binder {
       }
       BindField(entry.value, message, *field, field_path);
     }
-    CheckMissing(node, type, path, what);
+    CheckMissing(node, type, path, what, meant);
   }
 
  private:
@@ -101,10 +102,12 @@ class Binder {
                   "Give one, or leave the key out; a map without options is written {}.");
   }
 
-  void AddUnknownKey(const YamlEntry& entry, const Descriptor& type, const std::string& what) {
+  // Returns the option that was probably meant, or nothing.
+  std::string AddUnknownKey(const YamlEntry& entry, const Descriptor& type, const std::string& what) {
     const std::vector<std::string> choices = KeysOf(type);
+    const std::string near = DidYouMean(entry.key, choices);
     std::string next;
-    if (const std::string near = DidYouMean(entry.key, choices); !near.empty()) {
+    if (!near.empty()) {
       next = fmt::format("Did you mean {}?", QuoteText(near));
     } else if (const std::string owner = OwnerOf(*v1::Campaign::descriptor(), entry.key, ""); !owner.empty()) {
       next = fmt::format("It belongs to {}.", owner);
@@ -113,6 +116,7 @@ class Binder {
     }
     problems_.Add(entry.at, "UNKNOWN_KEY", fmt::format("{} has no option {}", what, QuoteText(entry.key)),
                   std::move(next));
+    return near;
   }
 
   bool CheckOnlyOne(const OneofDescriptor& oneof, const Message& message, const YamlEntry& entry,
@@ -127,14 +131,15 @@ class Binder {
     return false;
   }
 
-  void CheckMissing(const YamlNode& node, const Descriptor& type, const std::string& path, const std::string& what) {
+  void CheckMissing(const YamlNode& node, const Descriptor& type, const std::string& path, const std::string& what,
+                    const std::set<std::string>& meant) {
     for (int i = 0; i < type.real_oneof_decl_count(); ++i) {
       const OneofDescriptor& oneof = *type.oneof_decl(i);
       std::vector<std::string> names;
       bool given = false;
       for (int k = 0; k < oneof.field_count(); ++k) {
         names.push_back(oneof.field(k)->name());
-        given = given || campaign_.IsGiven(Join(path, names.back()));
+        given = given || campaign_.IsGiven(Join(path, names.back())) || meant.contains(names.back());
       }
       if (given) continue;
       problems_.Add(node.at, "MISSING_KEY", fmt::format("{} needs one of {}", what, fmt::join(names, ", ")));
@@ -142,7 +147,7 @@ class Binder {
     for (int i = 0; i < type.field_count(); ++i) {
       const FieldDescriptor& field = *type.field(i);
       const v1::Rule& rule = RuleOf(field).rule;
-      if (!rule.required() || campaign_.IsGiven(Join(path, field.name()))) continue;
+      if (!rule.required() || meant.contains(field.name()) || campaign_.IsGiven(Join(path, field.name()))) continue;
       problems_.Add(node.at, "MISSING_KEY", fmt::format("{} needs {}: {}", what, field.name(), rule.help()));
     }
   }

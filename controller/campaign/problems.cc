@@ -35,7 +35,8 @@ absl::Status Problems::ToStatus() const {
   });
   const Problem& first = *order.front();
   std::string next = first.next;
-  if (order.size() > 1) next += fmt::format("{}and {} more:", next.empty() ? "" : "\n", order.size() - 1);
+  if (order.size() > 1)
+    next += fmt::format("{}and {}{} more:", next.empty() ? "" : "\n", full() ? "at least " : "", order.size() - 1);
   for (size_t i = 1; i < order.size() && i < kShown; ++i) {
     const Problem& p = *order[i];
     next += fmt::format("\n{}: {} [{}]{}{}", Place(p.at), p.message, p.code, p.next.empty() ? "" : " ", p.next);

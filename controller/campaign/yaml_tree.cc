@@ -35,11 +35,26 @@ class SourceLines {
   SourcePosition At(const YAML::Mark& mark) const {
     if (mark.is_null()) return {1, 1};
     const size_t line = std::min(static_cast<size_t>(std::max(mark.line, 0)), starts_.size() - 1);
-    int column = 1;
-    for (size_t i = starts_[line]; i < OffsetOf(mark); ++i) {
-      if ((static_cast<unsigned char>(text_[i]) & 0xC0) != 0x80) ++column;
+    const size_t offset = OffsetOf(mark);
+    // Marks come in the order of the text: counting goes on from the last one, or a line of 1 MiB would cost minutes.
+    if (line != counted_line_ || offset < counted_) {
+      counted_line_ = line;
+      counted_ = std::min(starts_[line], offset);
+      column_ = 1;
     }
-    return {static_cast<int>(line) + 1, column};
+    for (; counted_ < offset; ++counted_) {
+      if ((static_cast<unsigned char>(text_[counted_]) & 0xC0) != 0x80) ++column_;
+    }
+    return {static_cast<int>(line) + 1, column_};
+  }
+  // The first tab in the indentation of the line of `mark`.
+  std::optional<SourcePosition> IndentingTab(const YAML::Mark& mark) const {
+    if (mark.line < 0 || static_cast<size_t>(mark.line) >= starts_.size()) return std::nullopt;
+    const size_t start = starts_[static_cast<size_t>(mark.line)];
+    const size_t end = text_.find_first_not_of(" \t", start);
+    const size_t tab = text_.find('\t', start);
+    if (tab >= end || tab == std::string_view::npos) return std::nullopt;
+    return SourcePosition{mark.line + 1, static_cast<int>(tab - start) + 1};
   }
   // The word of a null at `mark`: "null", "~" ...; empty when nothing was written.
   std::string NullWord(const YAML::Mark& mark) const {
@@ -53,6 +68,9 @@ class SourceLines {
  private:
   std::string_view text_;
   std::vector<size_t> starts_;
+  mutable size_t counted_line_ = SIZE_MAX;  // characters of this line counted so far: column_ is that of counted_
+  mutable size_t counted_ = 0;
+  mutable int column_ = 1;
 };
 
 class TreeBuilder final : public YAML::EventHandler {
@@ -265,6 +283,9 @@ std::string Friendly(const std::string& message) {
   if (message == YAML::ErrorMsg::END_OF_MAP_FLOW) return "\"}\" or \",\" is missing";
   if (message == YAML::ErrorMsg::END_OF_SEQ_FLOW) return "\"]\" or \",\" is missing";
   if (message == YAML::ErrorMsg::TAB_IN_INDENTATION) return "a tab in the indentation: YAML takes blanks only";
+  if (message == YAML::ErrorMsg::MAP_VALUE) {
+    return "a \":\" does not fit here: the indentation is wrong, or a text that holds \": \" needs quotes";
+  }
   if (message == YAML::ErrorMsg::EOF_IN_SCALAR) return "the file ends inside a quoted text";
   if (message == YAML::ErrorMsg::UNKNOWN_ANCHOR) return "aliases (*name) are not supported";
   return message;
@@ -297,6 +318,10 @@ std::optional<YamlNode> ParseYaml(std::string_view text, Problems& problems) {
     problems.Add(lines.At(e.mark), "YAML_LIMIT", fmt::format("nested deeper than {} levels", kYamlMaxDepth));
     return std::nullopt;
   } catch (const YAML::Exception& e) {
+    if (const auto tab = lines.IndentingTab(e.mark)) {
+      problems.Add(*tab, "YAML_SYNTAX", Friendly(YAML::ErrorMsg::TAB_IN_INDENTATION));
+      return std::nullopt;
+    }
     const bool anchor = e.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR;
     problems.Add(lines.At(e.mark), anchor ? "YAML_ANCHOR" : "YAML_SYNTAX", Friendly(e.msg));
     return std::nullopt;
