@@ -14,6 +14,7 @@
 #include <mutex>
 
 #include "agent/backend/errno_outcome.h"
+#include "agent/backend/transfer.h"
 #include "common/base/status.h"
 #include "fmt/format.h"
 
@@ -22,17 +23,14 @@ namespace {
 
 constexpr uint32_t kMaxEntries = 32'768;          // the kernel's IORING_MAX_ENTRIES
 constexpr uint64_t kCancelMark = UINT64_MAX - 1;  // user data of Abort's own request (liburing reserves -1)
-constexpr uint8_t kMaxContinuations = 16;         // of one operation, each with progress or an interruption
 constexpr int kMaxSubmitCalls = 4;                // in one go, when the kernel takes a batch in parts
 constexpr Nanos kLongestWait = kSecond;           // the caller loops anyway
 constexpr uint32_t kNoSlot = UINT32_MAX;
 
 // An accepted operation, until it is reaped.
 struct Slot {
-  IoOp op;
-  uint32_t done = 0;  // bytes already transferred
+  Transfer transfer;
   uint32_t next_free = kNoSlot;
-  uint8_t continuations = 0;
 };
 
 struct RingMode {
@@ -119,10 +117,8 @@ class UringBackend final : public Backend {
       const uint32_t index = free_head_;
       Slot& slot = slots_[index];
       free_head_ = slot.next_free;
-      slot.op = op;
-      slot.done = 0;
-      slot.continuations = 0;
-      Prepare(slot, index);
+      slot.transfer.Begin(op);
+      Prepare(slot.transfer, index);
     }
     outstanding_ += static_cast<uint32_t>(accepted);
     if (accepted > 0) Flush();
@@ -154,8 +150,9 @@ class UringBackend final : public Backend {
       if (cqe->user_data == kCancelMark) continue;
       const auto index = static_cast<uint32_t>(cqe->user_data);
       Slot& slot = slots_[index];
-      if (__builtin_expect(!Finished(slot, cqe->res, out[n]), 0)) {
-        Prepare(slot, index);
+      const uint32_t alignment = objects_[slot.transfer.op.object].alignment;
+      if (__builtin_expect(!slot.transfer.Ended(cqe->res, alignment, !aborted_, out[n]), 0)) {
+        Prepare(slot.transfer, index);
         continued = true;
         continue;
       }
@@ -316,16 +313,16 @@ class UringBackend final : public Backend {
     return begin >= region.base && begin + bytes <= region.base + region.bytes;
   }
 
-  // Queues what is left of the slot's operation. There is always an entry: a queued operation holds a slot, and the
+  // Queues what is left of an operation. There is always an entry: a queued operation holds a slot, and the
   // ring has at least as many entries as there are slots.
-  void Prepare(const Slot& slot, uint32_t index) {
-    const IoOp& op = slot.op;
+  void Prepare(const Transfer& transfer, uint32_t index) {
+    const IoOp& op = transfer.op;
     io_uring_sqe* sqe = io_uring_get_sqe(ring_.get());
     const int fd = fixed_files_ ? static_cast<int>(op.object) : objects_[op.object].fd;
-    uint8_t* const buffer = op.buffer + slot.done;
-    const uint32_t bytes = op.bytes - slot.done;
+    uint8_t* const buffer = op.buffer + transfer.done;
+    const uint32_t bytes = op.bytes - transfer.done;
     const uint64_t start = objects_[op.object].base + op.offset;
-    const uint64_t offset = start + slot.done;
+    const uint64_t offset = start + transfer.done;
     switch (op.kind) {
       case IoKind::kRead:
       case IoKind::kWrite: {
@@ -355,34 +352,6 @@ class UringBackend final : public Backend {
     for (int i = 0; i < kMaxSubmitCalls && io_uring_sq_ready(ring_.get()) > 0; ++i) {
       if (io_uring_submit(ring_.get()) < 0) io_uring_get_events(ring_.get());
     }
-  }
-
-  // Fills `out` and returns true, or false when the rest is to be sent again.
-  bool Finished(Slot& slot, int32_t result, IoCompletion& out) const {
-    const IoOp& op = slot.op;
-    const bool transfer = op.kind == IoKind::kRead || op.kind == IoKind::kWrite;
-    if (__builtin_expect(result >= 0, 1)) {
-      const uint32_t total = slot.done + static_cast<uint32_t>(result);
-      if (__builtin_expect(!transfer || total == op.bytes, 1)) {
-        out = {op.tag, IoOutcome::kOk, 0, op.kind == IoKind::kFlush ? 0 : op.bytes};
-        return true;
-      }
-      slot.done = total;
-      // O_DIRECT ends unaligned only at the end of a file, and cannot go on from there.
-      if (result > 0 && total % objects_[op.object].alignment == 0 && MayContinue(slot)) return false;
-      out = {op.tag, IoOutcome::kShort, 0, total};
-      return true;
-    }
-    const int err = -result;
-    if ((err == EINTR || err == EAGAIN) && MayContinue(slot)) return false;
-    out = {op.tag, OutcomeOfErrno(err), err, slot.done};
-    return true;
-  }
-
-  bool MayContinue(Slot& slot) const {
-    if (aborted_ || slot.continuations == kMaxContinuations) return false;
-    ++slot.continuations;
-    return true;
   }
 
   // Completes through Reap what cannot be started.

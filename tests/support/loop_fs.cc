@@ -33,7 +33,7 @@ constexpr Nanos kReleaseDeadline = 20 * kSecond;
 // delayed release of the last reference).
 template <typename Try>
 bool Eventually(Try&& attempt) {
-  const SteadyClock& clock = SteadyClock::Get();
+  const SteadyClock clock;  // not the shared one: fixtures may end after it, at exit
   const Nanos deadline = clock.Now() + kReleaseDeadline;
   while (!attempt()) {
     if (clock.Now() > deadline) return false;

@@ -240,6 +240,60 @@ TEST_CASE("an operation on an object that is not there fails alone") {
   CHECK(rig->backend().Close());
 }
 
+TEST_CASE("an object with a base is shifted, and nothing beyond its size is touched") {
+  FOR_EACH_ENVIRONMENT(env);
+  if (env.driven_by_time()) return;
+  constexpr uint64_t kBase = 1 << 20;
+  constexpr uint64_t kUsable = kSize - 2 * kBase;
+  auto whole = env.Make(2, kSize);
+  const auto read_whole = [&](uint64_t offset) {
+    REQUIRE(whole->RunOne(whole->Op(IoKind::kRead, offset, 4096)).outcome == IoOutcome::kOk);
+    return std::vector<uint8_t>(whole->buffer(0), whole->buffer(0) + 4096);
+  };
+  for (uint64_t at = 0; at < kSize; at += Rig::kBuffer) {
+    std::memset(whole->buffer(1), 0x11, Rig::kBuffer);
+    REQUIRE(whole->RunOne(whole->Op(IoKind::kWrite, at, Rig::kBuffer, 1)).outcome == IoOutcome::kOk);
+  }
+  const auto backend = MakeUringBackend();
+  const BackendObject part{.fd = whole->fd(), .size = kUsable, .base = kBase, .logical_block = 512};
+  REQUIRE(backend->Open({&part, 1}, whole->regions(), {.depth = 2}, kNever).ok());
+  const auto run = [&](IoKind kind, uint64_t offset, uint32_t bytes) {
+    std::memset(whole->buffer(1), 0x22, Rig::kBuffer);
+    const IoOp op = whole->Op(kind, offset, bytes, 1);
+    const Nanos deadline = SteadyClock::Get().Now() + kMinute;
+    REQUIRE(backend->Submit({&op, 1}, 0) == 1);
+    IoCompletion c;
+    while (backend->Reap({&c, 1}, 0) == 0) {
+      REQUIRE(SteadyClock::Get().Now() < deadline);
+      backend->WaitUntil(deadline);
+    }
+    return c;
+  };
+  const std::vector<uint8_t> before(4096, 0x11);
+  const std::vector<uint8_t> written(4096, 0x22);
+  const std::vector<uint8_t> trimmed(4096, 0);
+  CHECK(run(IoKind::kWrite, 0, 4096).outcome == IoOutcome::kOk);
+  CHECK(run(IoKind::kWrite, kUsable - 4096, 4096).outcome == IoOutcome::kOk);
+  CHECK(run(IoKind::kTrim, 8192, 4096).outcome == IoOutcome::kOk);
+  CHECK(run(IoKind::kFlush, 0, 0).outcome == IoOutcome::kOk);
+  for (const IoKind kind : {IoKind::kRead, IoKind::kWrite, IoKind::kTrim}) {
+    for (const uint64_t offset : {kUsable - 4096, kUsable, kUsable + kBase, UINT64_MAX - 4095, uint64_t{0} - kBase}) {
+      const IoCompletion c = run(kind, offset, 8192);
+      CHECK(c.outcome == IoOutcome::kUnsupported);
+      CHECK(c.native_code == EINVAL);
+    }
+  }
+  CHECK(backend->Close());
+  CHECK(read_whole(0) == before);
+  CHECK(read_whole(kBase - 4096) == before);
+  CHECK(read_whole(kBase) == written);
+  CHECK(read_whole(kBase + 4096) == before);
+  CHECK(read_whole(kBase + 8192) == trimmed);
+  CHECK(read_whole(kBase + kUsable - 4096) == written);
+  CHECK(read_whole(kBase + kUsable) == before);
+  CHECK(read_whole(kSize - 4096) == before);
+}
+
 TEST_CASE("writing through a read-only descriptor fails with EBADF") {
   FOR_EACH_ENVIRONMENT(env);
   if (env.driven_by_time()) return;
