@@ -87,7 +87,7 @@ std::string FormatReal(v1::Unit unit, double value) {
   return std::isfinite(value) ? FixedDigits(value) : "n/a";
 }
 
-// `{key: value, ...}` of the fields that are set; secrets stay hidden below it too.
+// `{key: value, ...}`; secrets stay hidden below it too.
 std::string FormatMessage(const Message& message);
 
 // index < 0: the singular field.
@@ -140,12 +140,29 @@ std::string FormatMap(const Message& m, const FieldDescriptor& f) {
   return out + "}";
 }
 
+// Whether a field must be written for a reader to get its value: a 0 is no default where the rule has another.
+bool IsWorthWriting(const Message& message, const FieldDescriptor& field) {
+  if (field.is_repeated()) return message.GetReflection()->FieldSize(message, &field) > 0;
+  if (message.GetReflection()->HasField(message, &field)) return true;
+  const v1::Rule& rule = RuleOf(field).rule;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+    case FieldDescriptor::CPPTYPE_ENUM:  // 0 is "not specified"
+      return false;
+    case FieldDescriptor::CPPTYPE_STRING:
+      return rule.required();
+    default:
+      return !field.has_presence() && (rule.required() || !rule.default_().empty());
+  }
+}
+
 std::string FormatMessage(const Message& message) {
-  std::vector<const FieldDescriptor*> set;
-  message.GetReflection()->ListFields(message, &set);
+  const auto& type = *message.GetDescriptor();
   std::string out = "{";
-  for (const FieldDescriptor* field : set) {
-    out += fmt::format("{}{}: {}", out.size() > 1 ? ", " : "", field->name(), FormatField(message, *field));
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    if (!IsWorthWriting(message, field)) continue;
+    out += fmt::format("{}{}: {}", out.size() > 1 ? ", " : "", field.name(), FormatField(message, field));
   }
   return out + "}";
 }

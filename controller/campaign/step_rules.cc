@@ -105,7 +105,7 @@ class StepChecker {
                     "fixed and poisson pacing need a rate, and none is given", "Add rate, for example rate: 10k/s.");
     }
     if (shape_.pacing == Pacing::kClosed && !has_rate) CheckNoOpenLoopOptions();
-    if (w.overload_after() < campaign_.message.interval()) {
+    if (shape_.pacing != Pacing::kClosed && w.overload_after() < campaign_.message.interval()) {
       problems_.Add(campaign_.At(Path("workload.overload_after")), "CONTRADICTION",
                     fmt::format("overload_after {} is shorter than the interval of {}",
                                 FormatDuration(static_cast<Nanos>(w.overload_after())),
@@ -210,6 +210,8 @@ class StepChecker {
 
   uint32_t WholeIntervals(const std::string& option, uint64_t length, uint64_t least, uint64_t most) {
     const uint64_t interval = std::max<uint64_t>(campaign_.message.interval(), 1);
+    // Nobody can be wrong with what they did not write: a default becomes whole.
+    if (!IsGiven("measure." + option)) length = (length + interval - 1) / interval * interval;
     const uint64_t whole = length / interval;
     if (length % interval != 0 || whole < least) {
       const uint64_t below = std::max(whole, least);

@@ -175,7 +175,10 @@ TEST_CASE("FormatField writes what SetScalar reads") {
   v1::Campaign c;
   (*c.mutable_targets())["b"].mutable_file()->set_dir("/srv/a b");
   (*c.mutable_targets())["a"].mutable_null()->set_hang(true);
-  CHECK(FormatField(c, Field<v1::Campaign>("targets")) == "{a: {null: {hang: true}}, b: {file: {dir: \"/srv/a b\"}}}");
+  // A false that is not the default is written, or it would come back as true.
+  CHECK(FormatField(c, Field<v1::Campaign>("targets")) ==
+        "{a: {null: {errors: 0%, queue_limit: 0, hang: true}}, "
+        "b: {file: {dir: \"/srv/a b\", direct: false, keep: false}}}");
   c.set_description("say \"hi\"\nnull");
   CHECK(FormatField(c, Field<v1::Campaign>("description")) == "\"say \\\"hi\\\"\\nnull\"");
 }
