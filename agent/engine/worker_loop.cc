@@ -118,6 +118,7 @@ WorkerLoop::Next WorkerLoop::Step() {
     }
   } else {
     now_ = clock_.Now();
+    gap_ = std::max(gap_, now_ - last_look_);
     if (pending_ == 0) stamp_ = now_;
   }
   if (starved_ = !CloseIntervals(stamp_); starved_) return {now_ + kStarvedPoll, true};
