@@ -16,8 +16,8 @@ namespace muster {
 
 // One row a run, newest first as given.
 std::string FormatRunList(const std::vector<RunSummary>& runs);
-// One row a step: outcome, initiators, load, IOPS, MB/s, mean, p50, p99, p99.9, max, depth. INVALID and its reason stand
-// by the figures they belong to. Latency is response.
+// One row a step: outcome, initiators, load, IOPS, MB/s, mean, p50, p99, p99.9, max, depth. INVALID and its reason
+// stand by the figures they belong to. Latency is response.
 absl::StatusOr<std::string> FormatResultsTable(RunReader& reader);
 struct DetailOptions {
   std::string step;    // only the step of this name or index; empty: all

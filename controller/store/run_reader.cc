@@ -87,23 +87,35 @@ class SqliteRunReader final : public RunReader {
   }
 
   absl::StatusOr<RunIntervals> Intervals(uint32_t step) override {
-    return Snapshot<RunIntervals>([&](RunIntervals& out) -> absl::Status {
-      out.step = step;
-      // The attempt that has a result, or the one that is running.
-      MUSTER_ASSIGN_OR_RETURN(
-          Statement rows,
-          db_->Prepare("SELECT i.fleet, i.moments, c.counts FROM intervals i "
-                       "LEFT JOIN interval_counts c ON c.step=i.step AND c.attempt=i.attempt AND c.k=i.k "
-                       "WHERE i.step=?1 AND i.attempt=coalesce((SELECT max(attempt) FROM results WHERE step=?1), "
-                       "(SELECT max(attempt) FROM intervals WHERE step=?1)) ORDER BY i.k"));
-      rows.Bind(1, step);
-      while (true) {
-        MUSTER_ASSIGN_OR_RETURN(const bool row, rows.Step());
-        if (!row) return absl::OkStatus();
-        MUSTER_ASSIGN_OR_RETURN(FleetInterval interval, DecodeInterval(rows.Blob(0), rows.Blob(1), rows.Blob(2)));
-        out.intervals.push_back(std::move(interval));
-      }
-    });
+    RunIntervals out;
+    out.step = step;
+    MUSTER_RETURN_IF_ERROR(VisitIntervals(step, [&](const FleetInterval& interval) {
+      out.intervals.push_back(interval);
+      return absl::OkStatus();
+    }));
+    return out;
+  }
+
+  absl::Status VisitIntervals(uint32_t step, const std::function<absl::Status(const FleetInterval&)>& visit) override {
+    struct Nothing {};
+    return Snapshot<Nothing>([&](Nothing&) -> absl::Status {
+             // The attempt that has a result, or the one that is running.
+             MUSTER_ASSIGN_OR_RETURN(
+                 Statement rows,
+                 db_->Prepare("SELECT i.fleet, i.moments, c.counts FROM intervals i "
+                              "LEFT JOIN interval_counts c ON c.step=i.step AND c.attempt=i.attempt AND c.k=i.k "
+                              "WHERE i.step=?1 AND i.attempt=coalesce((SELECT max(attempt) FROM results WHERE "
+                              "step=?1), (SELECT max(attempt) FROM intervals WHERE step=?1)) ORDER BY i.k"));
+             rows.Bind(1, step);
+             while (true) {
+               MUSTER_ASSIGN_OR_RETURN(const bool row, rows.Step());
+               if (!row) return absl::OkStatus();
+               MUSTER_ASSIGN_OR_RETURN(const FleetInterval interval,
+                                       DecodeInterval(rows.Blob(0), rows.Blob(1), rows.Blob(2)));
+               MUSTER_RETURN_IF_ERROR(visit(interval));
+             }
+           })
+        .status();
   }
 
   absl::StatusOr<std::vector<std::pair<int64_t, std::string>>> Events() override {

@@ -102,6 +102,10 @@ class RunReader {
   // Of the latest attempt of each step, in the order of the plan.
   virtual absl::StatusOr<std::vector<StepResult>> Results() = 0;
   virtual absl::StatusOr<RunIntervals> Intervals(uint32_t step) = 0;
+  // The same one by one, in order: hours of many initiators do not fit into memory. Ends with the first error of
+  // `visit`, and returns it; `visit` must not use this reader.
+  virtual absl::Status VisitIntervals(uint32_t step,
+                                      const std::function<absl::Status(const FleetInterval&)>& visit) = 0;
   virtual absl::StatusOr<std::vector<std::pair<int64_t, std::string>>> Events() = 0;
   // Reports that no sealed phase has used up, by agent and sequence: after a crash, what was acknowledged.
   virtual absl::StatusOr<std::vector<RawReport>> RawReports() = 0;

@@ -1,0 +1,117 @@
+#include "controller/report/export.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ostream>
+#include <streambuf>
+#include <vector>
+
+#include "common/base/status.h"
+#include "controller/report/report.h"
+
+namespace muster {
+namespace {
+
+absl::Status Failed(int err, std::string_view what, const std::string& path) {
+  return MakeError(absl::StatusCode::kInternal,
+                   {.code = "EXPORT_FAILED",
+                    .place = path,
+                    .message = fmt::format("{}: {}", what, std::strerror(err)),
+                    .next = "Nothing was changed there; choose another place with --output."});
+}
+
+// A stream onto a descriptor that keeps the reason of the first failure.
+class DescriptorBuffer final : public std::streambuf {
+ public:
+  explicit DescriptorBuffer(int fd) : fd_(fd), buffer_(1 << 16) {
+    setp(buffer_.data(), buffer_.data() + buffer_.size());
+  }
+  int error() const { return error_; }
+
+ protected:
+  int overflow(int c) override {
+    if (sync() != 0) return traits_type::eof();
+    if (c == traits_type::eof()) return traits_type::not_eof(c);
+    *pptr() = static_cast<char>(c);
+    pbump(1);
+    return c;
+  }
+  int sync() override {
+    for (const char* at = pbase(); at < pptr();) {
+      const ssize_t n = write(fd_, at, static_cast<size_t>(pptr() - at));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) {
+        if (error_ == 0) error_ = errno;
+        return -1;
+      }
+      at += n;
+    }
+    setp(buffer_.data(), buffer_.data() + buffer_.size());
+    return 0;
+  }
+
+ private:
+  int fd_;
+  int error_ = 0;
+  std::vector<char> buffer_;
+};
+
+absl::Status WriteTo(RunReader& reader, ExportFormat format, int fd, const std::string& path) {
+  DescriptorBuffer buffer(fd);
+  std::ostream out(&buffer);
+  absl::Status status = Export(reader, format, out);
+  if (buffer.error() != 0) return Failed(buffer.error(), "cannot write", path);
+  if (status.ok() && fsync(fd) != 0) return Failed(errno, "cannot write", path);
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<ExportFormat> ParseExportFormat(std::string_view name) {
+  if (name == "json") return ExportFormat::kJson;
+  if (name == "csv") return ExportFormat::kCsv;
+  if (name == "csv-intervals") return ExportFormat::kCsvIntervals;
+  if (name == "hlog") return ExportFormat::kHlog;
+  return MakeError(absl::StatusCode::kInvalidArgument, {.code = "FORMAT_UNKNOWN",
+                                                        .place = "--format",
+                                                        .message = fmt::format("there is no format \"{}\"", name),
+                                                        .next = "Formats are json, csv, csv-intervals and hlog."});
+}
+
+absl::Status Export(RunReader& reader, ExportFormat format, std::ostream& out) {
+  absl::Status status;
+  switch (format) {
+    case ExportFormat::kJson:
+      status = ExportJson(reader, out);
+      break;
+    case ExportFormat::kCsv:
+      status = ExportCsv(reader, out);
+      break;
+    case ExportFormat::kCsvIntervals:
+      status = ExportCsvIntervals(reader, out);
+      break;
+    case ExportFormat::kHlog:
+      status = ExportHlog(reader, out);
+      break;
+  }
+  if (!status.ok()) return status;
+  out.flush();
+  return out.good() ? absl::OkStatus() : Failed(EIO, "cannot write", "the output");
+}
+
+absl::Status ExportToFile(RunReader& reader, ExportFormat format, const std::string& path) {
+  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (fd < 0) return Failed(errno, "cannot create a file beside it", path);
+  absl::Status status = WriteTo(reader, format, fd, path);
+  if (close(fd) != 0 && status.ok()) status = Failed(errno, "cannot write", path);
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = Failed(errno, "cannot replace it", path);
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
+}
+
+}  // namespace muster

@@ -1,0 +1,249 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "common/base/units.h"
+#include "controller/report/cells.h"
+#include "controller/report/derived.h"
+#include "controller/report/sparkline.h"
+#include "controller/report/table.h"
+#include "controller/report/text.h"
+
+namespace muster {
+namespace {
+
+using Align = Table::Align;
+constexpr size_t kStragglersShown = 8;
+constexpr size_t kMissingShown = 16;
+
+std::string Describe(const StepResult& result) {
+  const Workload& w = result.step.measure.workload;
+  const StepFigures& figures = result.figures;
+  std::string out = fmt::format("{} {} {} read", FormatSize(w.block), PatternName(w.pattern), FormatPercent(w.read));
+  if (w.trim > 0) out += fmt::format(", {} trim", FormatPercent(w.trim));
+  if (w.flush_every > 0) out += fmt::format(", a flush every {} writes", w.flush_every);
+  out +=
+      fmt::format("; load {} an initiator; {} of {} on target {}; window {} of {} intervals of {} after {} of warm-up",
+                  LoadText(w), LayoutName(w.layout), FormatSize(w.size), result.step.target, figures.intervals,
+                  figures.intervals_asked, FormatDuration(figures.interval), figures.first_interval);
+  return Printable(out);
+}
+
+std::string Label(const GroupFigures& group) {
+  return group.agent.empty() ? group.name : fmt::format("{} ({})", group.name, group.agent);
+}
+
+template <typename Visit>
+void ForEachRow(const StepFigures& figures, Visit visit) {
+  auto group = [&](const GroupFigures& g) {
+    bool first = true;
+    for (const KindFigures& kind : g.kinds) {
+      // A workload of one kind has nothing to pool.
+      if (g.kinds.size() == 2 && !kind.kind.has_value()) continue;
+      visit(g, kind, first);
+      first = false;
+    }
+  };
+  group(figures.fleet);
+  for (const GroupFigures& initiator : figures.initiators) group(initiator);
+}
+
+std::string ResponseTable(const StepFigures& figures) {
+  Table table({{"", Align::kLeft},
+               {"kind", Align::kLeft},
+               {"IOPS"},
+               {"MB/s"},
+               {"mean"},
+               {"sd"},
+               {"p50"},
+               {"p90"},
+               {"p99"},
+               {"p99.9"},
+               {"p99.99"},
+               {"max"},
+               {"failed"}},
+              "  ");
+  ForEachRow(figures, [&](const GroupFigures& group, const KindFigures& kind, bool first) {
+    const Histogram& response = kind.response;
+    table.Add({first ? Label(group) : "", std::string(KindLabel(kind.kind)),
+               CountCell(PerSecond(kind.completed, figures.window())),
+               MegabytesCell(PerSecond(kind.bytes, figures.window())), LatencyCell(response, response.moments().Mean()),
+               LatencyCell(response, response.moments().StandardDeviation()), PercentileCell(response, 0.5),
+               PercentileCell(response, 0.9), PercentileCell(response, 0.99), PercentileCell(response, 0.999),
+               PercentileCell(response, 0.9999), LatencyCell(response, static_cast<double>(kind.response_max)),
+               CountCell(static_cast<double>(kind.failed))});
+  });
+  return "  response (done - due)\n" + table.Text();
+}
+
+std::string PartsTable(const StepFigures& figures) {
+  Table table({{"", Align::kLeft},
+               {"kind", Align::kLeft},
+               {"wait mean"},
+               {"p50"},
+               {"p99"},
+               {"p99.9"},
+               {"max"},
+               {"service mean"},
+               {"p50"},
+               {"p99"},
+               {"p99.9"},
+               {"max"}},
+              "  ");
+  ForEachRow(figures, [&](const GroupFigures& group, const KindFigures& kind, bool first) {
+    std::vector<std::string> row = {first ? Label(group) : "", std::string(KindLabel(kind.kind))};
+    for (const Histogram* part : {&kind.wait, &kind.service}) {
+      row.push_back(LatencyCell(*part, part->moments().Mean()));
+      for (double q : {0.5, 0.99, 0.999}) row.push_back(PercentileCell(*part, q));
+      row.push_back(LatencyCell(*part, static_cast<double>(part->moments().max)));
+    }
+    table.Add(std::move(row));
+  });
+  return "  wait (issued - due) and service (done - issued)\n" + table.Text();
+}
+
+std::string DepthTable(const StepFigures& figures) {
+  Table table({{"", Align::kLeft}, {"asked depth"}, {"achieved"}, {"on the wire"}, {"time full"}}, "  ");
+  auto row = [&](const GroupFigures& group) {
+    table.Add({Label(group), group.asked_depth > 0 ? DepthCell(group.asked_depth) : "-",
+               DepthCell(group.achieved_depth), DepthCell(group.wire_depth),
+               fmt::format("{:.1f}%", group.time_full_share * 100)});
+  };
+  row(figures.fleet);
+  for (const GroupFigures& initiator : figures.initiators) row(initiator);
+  return table.Text();
+}
+
+std::string ChecksText(const StepResult& result) {
+  if (result.checks.empty()) return "";
+  Table table({{"check", Align::kLeft}, {"outcome", Align::kLeft}, {"evidence", Align::kLeft}}, "  ");
+  for (const Check& check : result.checks) {
+    table.Add({check.name, std::string(CheckOutcomeName(check.outcome)), check.evidence});
+  }
+  return table.Text();
+}
+
+std::string ErrorsText(const StepFigures& figures) {
+  if (figures.errors.empty()) return "";
+  Table table({{"failed", Align::kLeft}, {"class", Align::kLeft}, {"code"}, {"count"}, {"mean"}, {"max"}}, "  ");
+  for (const ErrorFigures& error : figures.errors) {
+    table.Add({std::string(OpKindName(error.kind)), std::string(OutcomeName(error.outcome)),
+               std::to_string(error.native_code), CountCell(static_cast<double>(error.count)),
+               LatencyCell(error.response, error.response.moments().Mean()),
+               LatencyCell(error.response, static_cast<double>(error.response.moments().max))});
+  }
+  return table.Text();
+}
+
+std::string MissingText(const StepFigures& figures) {
+  std::string out;
+  const size_t shown = std::min(figures.missing.size(), kMissingShown);
+  for (size_t i = 0; i < shown; ++i) out += "  missing: " + Printable(figures.missing[i]) + "\n";
+  if (figures.missing_count > shown) out += fmt::format("  missing: {} more\n", figures.missing_count - shown);
+  return out;
+}
+
+std::string StragglersText(const StepFigures& figures) {
+  if (figures.straggle_count == 0) return "";
+  std::string out = fmt::format("  outstanding at the end: {} operations, oldest {}\n", figures.straggle_count,
+                                FormatLatency(static_cast<double>(figures.straggle_oldest)));
+  const size_t shown = std::min(figures.stragglers.size(), kStragglersShown);
+  for (size_t i = 0; i < shown; ++i) {
+    const StraggleOp& op = figures.stragglers[i];
+    out += fmt::format("    initiator {} {}: {} old at the end, {} {}\n", op.initiator, OpKindName(op.kind),
+                       FormatLatency(static_cast<double>(op.age_at_end)), op.ended ? "ended after" : "not ended after",
+                       FormatLatency(static_cast<double>(op.final_age)));
+  }
+  return out;
+}
+
+std::string PrecisionText(const StepResult& result) {
+  const StepFigures& f = result.figures;
+  std::string out = fmt::format(
+      "  start skew {}, clock error {}, edge error {}, stamp error {}, longest poll gap {}, {:.2f} CPUs used\n",
+      FormatLatency(static_cast<double>(result.start_skew)), FormatLatency(static_cast<double>(result.clock_error)),
+      FormatLatency(static_cast<double>(f.edge_error)), FormatLatency(static_cast<double>(f.stamp_error)),
+      FormatLatency(static_cast<double>(f.poll_gap_max)), f.cpu_share);
+  if (f.hiccup.count() != 0) {
+    out += fmt::format("  generator hiccups: p99 {}, max {}\n", PercentileCell(f.hiccup, 0.99),
+                       FormatLatency(static_cast<double>(f.hiccup.moments().max)));
+  }
+  if (f.fleet.lateness.count() != 0) {
+    out += fmt::format("  lateness where a slot was free: p50 {}, p99 {}, max {}\n",
+                       PercentileCell(f.fleet.lateness, 0.5), PercentileCell(f.fleet.lateness, 0.99),
+                       FormatLatency(static_cast<double>(f.fleet.lateness.moments().max)));
+  }
+  if (result.fill_bytes != 0) {
+    out += fmt::format("  filled {} in {} ({} MB/s)\n", FormatBytesHuman(static_cast<double>(result.fill_bytes)),
+                       FormatLatency(static_cast<double>(result.fill_time)),
+                       MegabytesCell(PerSecond(result.fill_bytes, result.fill_time)));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string StepText(const StepResult& result, const std::vector<SparkPoint>& points, size_t width) {
+  const StepFigures& figures = result.figures;
+  std::string out =
+      fmt::format("== {}: {}\n  {}\n", Printable(result.step.name), StepOutcomeName(result.outcome), Describe(result));
+  for (const std::string& reason : Reasons(result)) out += "  " + Printable(reason) + "\n";
+  if (result.outcome == StepOutcome::kSkipped) return out;
+  if (!figures.lost_agents.empty()) {
+    std::string lost;
+    for (const std::string& agent : figures.lost_agents) lost += (lost.empty() ? "" : ", ") + agent;
+    out += "  lost agents: " + Printable(lost) + "\n";
+  }
+  out += "\n";
+  const std::string line = Sparkline(points, figures.interval, width > 2 ? width - 2 : width, "  ");
+  if (!line.empty()) out += line + "\n";
+  if (figures.intervals != 0) {
+    out += ResponseTable(figures) + "\n" + PartsTable(figures) + "\n" + DepthTable(figures) + "\n";
+  }
+  for (const std::string& block : {ChecksText(result), ErrorsText(figures), MissingText(figures),
+                                   StragglersText(figures), PrecisionText(result)}) {
+    if (!block.empty()) out += block + "\n";
+  }
+  for (const auto& [name, value] : result.facts) out += Printable(fmt::format("  {}: {}", name, value)) + "\n";
+  return out;
+}
+
+absl::StatusOr<std::string> FormatResults(RunReader& reader, const DetailOptions& options) {
+  MUSTER_ASSIGN_OR_RETURN(const LoadedRun run, LoadRun(reader));
+  std::string out =
+      Printable(fmt::format("run {}: {}, {}{}", run.summary.id, run.summary.campaign_name, run.summary.outcome,
+                            run.summary.message.empty() ? "" : ": " + run.summary.message)) +
+      "\n";
+  out += fmt::format("started {}, finished {}, build {}, {} agents\n\n", TimeCell(run.summary.started_wall_micros),
+                     TimeCell(run.summary.finished_wall_micros), Printable(run.header.build), run.agents.size());
+  std::vector<StepResult> steps;
+  for (const StepResult& step : run.steps) {
+    if (options.step.empty() || options.step == step.step.name || options.step == std::to_string(step.step.index)) {
+      steps.push_back(step);
+    }
+  }
+  if (steps.empty() && !options.step.empty()) {
+    std::string names;
+    for (const StepResult& step : run.steps) names += (names.empty() ? "" : ", ") + step.step.name;
+    return MakeError(absl::StatusCode::kNotFound,
+                     {.code = "STEP_UNKNOWN",
+                      .place = run.summary.path,
+                      .message = fmt::format("there is no step \"{}\"", options.step),
+                      .next = names.empty() ? "The run has no results." : fmt::format("There are: {}.", names)});
+  }
+  out += ResultsTableText(steps);
+  for (const StepResult& step : steps) {
+    std::vector<SparkPoint> points;
+    MUSTER_RETURN_IF_ERROR(reader.VisitIntervals(step.step.index, [&](const FleetInterval& interval) {
+      uint64_t completed = 0;
+      for (const KindFigures& kind : interval.kinds) completed += kind.completed;
+      points.push_back({interval.interval, interval.in_window, PerSecond(completed, step.figures.interval)});
+      return absl::OkStatus();
+    }));
+    out += "\n" + StepText(step, points, options.width);
+  }
+  return out;
+}
+
+}  // namespace muster
