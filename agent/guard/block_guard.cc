@@ -190,7 +190,9 @@ absl::Status MatchOverwrite(const Overwrite& overwrite, const BlockFindings& fou
   for (const auto& [kind, value] : found.identities) {
     match = match || (!asked.empty() && value == asked);
     if (!known.empty()) known += ", ";
-    known += kind + " " + value;
+    known += kind;
+    known += " ";
+    known += value;
   }
   if (!match) {
     return Refuse("TARGET_WRONG_ID", found.place,
@@ -240,7 +242,7 @@ absl::StatusOr<ClaimedDevice> ClaimBlockDevice(const BlockGuardRequest& request,
   label.created_by = request.created_by;
   if (now.overwrites) MUSTER_RETURN_IF_ERROR(WipeOld(fd.get(), now));
   MUSTER_RETURN_IF_ERROR(WriteLabel(fd.get(), label, now.logical_block, now.place));
-  return ClaimedDevice(std::move(fd), std::move(label));
+  return ClaimedDevice(std::move(fd), std::move(label), now.content, now.overwrites);
 }
 
 }  // namespace muster

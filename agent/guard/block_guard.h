@@ -55,18 +55,26 @@ absl::Status CheckBlockDevice(const BlockGuardRequest& request, BlockFindings& f
 // A device that is held exclusively and carries a label of this run. Dropped on destruction; the label stays.
 class ClaimedDevice {
  public:
-  ClaimedDevice(Fd exclusive, Label label) : exclusive_(std::move(exclusive)), label_(std::move(label)) {}
+  ClaimedDevice(Fd exclusive, Label label, std::string content, bool overwrote)
+      : exclusive_(std::move(exclusive)),
+        label_(std::move(label)),
+        content_(std::move(content)),
+        overwrote_(overwrote) {}
   const Label& label() const { return label_; }
+  const std::string& content() const { return content_; }  // what it held before, for people
+  bool overwrote() const { return overwrote_; }            // data, as the campaign permits
   void Release() { exclusive_.Close(); }
 
  private:
   Fd exclusive_;
   Label label_;
+  std::string content_;
+  bool overwrote_;
 };
 
 // Repeats every check with the exclusive descriptor held, and only then writes: old signatures wiped when the
-// campaign permits it, then the label with the next generation. `seen` is what CheckBlockDevice found: another device
-// or disk sequence under the same name is TARGET_CHANGED; content that appeared since is refused like any other.
+// campaign permits it, then the label with the next generation. `seen` is the device as it was opened before: another
+// one or disk sequence under the same name is TARGET_CHANGED; content that appeared since is refused like any other.
 absl::StatusOr<ClaimedDevice> ClaimBlockDevice(const BlockGuardRequest& request, const BlockFindings& seen);
 
 // Both parts of `overwrite` name this device; TARGET_WRONG_ID or TARGET_WRONG_SIZE otherwise.

@@ -1,6 +1,7 @@
 #include "agent/guard/device_info.h"
 
 #include <dirent.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -94,7 +95,7 @@ absl::Status CheckMounts(const DeviceFamily& family, const std::string& place, c
     if (member == nullptr) member = MemberAt(family, UnescapeOctal(source));
     if (member == nullptr) continue;
     point = UnescapeOctal(point);
-    return InUse("TARGET_MOUNTED", place, *member + " is mounted on " + point + " (" + type + ")",
+    return InUse("TARGET_MOUNTED", place, fmt::format("{} is mounted on {} ({})", *member, point, type),
                  "Unmount it with `umount " + point + "` if its content may be lost, or name another device.");
   }
   return absl::OkStatus();
@@ -115,16 +116,16 @@ absl::Status CheckSwap(const DeviceFamily& family, const std::string& place, con
 
 absl::Status CheckHolders(const DeviceFamily& family, const std::string& place, const HostPaths& host) {
   for (const auto& [name, number] : family.members) {
-    const auto holders = ListDir(host.sys + "/class/block/" + name + "/holders");
+    const auto holders = ListDir(fmt::format("{}/class/block/{}/holders", host.sys, name));
     if (holders.empty()) continue;
     return InUse("TARGET_HELD", place,
-                 name + " is part of " + holders.front() + (holders.size() > 1 ? " and others" : ""),
+                 fmt::format("{} is part of {}{}", name, holders.front(), holders.size() > 1 ? " and others" : ""),
                  "Take " + holders.front() + " apart (LVM, RAID, multipath, encryption), or name another device.");
   }
   // A loop device on top of a block device neither claims it nor shows as a holder.
   for (const std::string& loop : ListDir(host.sys + "/block")) {
     if (loop.rfind("loop", 0) != 0) continue;
-    const std::string backing = ReadLine(host.sys + "/block/" + loop + "/loop/backing_file");
+    const std::string backing = ReadLine(fmt::format("{}/block/{}/loop/backing_file", host.sys, loop));
     if (const std::string* member = MemberAt(family, backing)) {
       return InUse("TARGET_HELD", place, *member + " backs /dev/" + loop,
                    "Detach it with `losetup -d /dev/" + loop + "`, or name another device.");
@@ -188,8 +189,9 @@ DeviceFamily FindFamily(dev_t rdev, const HostPaths& host) {
     return family;
   }
   for (const std::string& child : ListDir(path)) {
-    if (ReadLine(path + "/" + child + "/partition").empty()) continue;
-    if (ParseDevice(ReadLine(path + "/" + child + "/dev"), device)) family.members.emplace_back(child, device);
+    if (ReadLine(fmt::format("{}/{}/partition", path, child)).empty()) continue;
+    if (ParseDevice(ReadLine(fmt::format("{}/{}/dev", path, child)), device))
+      family.members.emplace_back(child, device);
   }
   return family;
 }
@@ -214,7 +216,7 @@ std::vector<std::pair<std::string, std::string>> Identities(const DeviceFamily& 
   const std::string by_id = host.dev + "/disk/by-id";
   for (const std::string& link : ListDir(by_id)) {
     struct stat st {};
-    const std::string path = by_id + "/" + link;
+    const std::string path = fmt::format("{}/{}", by_id, link);
     if (stat(path.c_str(), &st) != 0 || !S_ISBLK(st.st_mode) || st.st_rdev != family.members.front().second) continue;
     found.emplace_back("by-id", link);
     found.emplace_back("by-id", path);

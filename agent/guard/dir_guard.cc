@@ -178,7 +178,7 @@ absl::Status DirGuard::WriteMark() {
     what = "cannot put the mark in place";
   }
   if (what != nullptr) {
-    const absl::Status status = ErrnoError(errno ? errno : ENOSPC, what, path, "Check space and permissions there.");
+    absl::Status status = ErrnoError(errno ? errno : ENOSPC, what, path, "Check space and permissions there.");
     unlinkat(data_.get(), kNewMarkName, 0);
     return status;
   }

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -124,9 +125,10 @@ absl::StatusOr<std::unique_ptr<AttachedTarget>> AttachBlock(const AttachRequest&
   uint64_t generation = 0;
   uint64_t base = kReservedBytes;
   if (claims) {
-    MUSTER_ASSIGN_OR_RETURN(claim, ClaimBlockDevice(guard, found));
+    MUSTER_ASSIGN_OR_RETURN(claim, ClaimBlockDevice(guard, opened));
     generation = claim->label().generation;
-    evidence.emplace_back("guard", (found.overwrites ? "overwritten as the campaign permits: " : "") + found.content);
+    evidence.emplace_back("guard",
+                          (claim->overwrote() ? "overwritten as the campaign permits: " : "") + claim->content());
     evidence.emplace_back("label", FormatUuid(claim->label().uuid) + ", generation " + std::to_string(generation));
   } else {
     MUSTER_ASSIGN_OR_RETURN(const std::optional<Label> label, ReadLabel(fd.get(), found.size, found.place));
@@ -191,8 +193,11 @@ TargetInspection InspectBlock(const BlockTarget& target, const std::vector<Objec
   inspection.verdict = found.overwrites                        ? "the campaign names this device for overwriting"
                        : found.ends.content == Content::kBlank ? "both ends are blank"
                                                                : "it carries muster's label";
-  inspection.would_write = "everything on " + found.place + " (" + FormatBytesHuman(static_cast<double>(found.size)) +
-                           ")" + (found.overwrites ? ", which now holds: " + found.content : "");
+  inspection.would_write = fmt::format("a label in the first 4 KiB and up to {} from 1 MiB on of {}",
+                                       FormatBytesHuman(static_cast<double>(guard.needed)), found.place);
+  if (found.overwrites) {
+    inspection.would_write += "; the first and last MiB and every signature are erased, it now holds: " + found.content;
+  }
   return inspection;
 }
 

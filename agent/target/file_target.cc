@@ -29,7 +29,7 @@ class AttachedFile final : public AttachedTarget {
   absl::Status Detach() override {
     fds_.clear();
     if (guard_ == nullptr) return absl::OkStatus();
-    const absl::Status status = owns_ ? guard_->Finish(names_, keep_) : absl::OkStatus();
+    absl::Status status = owns_ ? guard_->Finish(names_, keep_) : absl::OkStatus();
     guard_.reset();
     return status;
   }

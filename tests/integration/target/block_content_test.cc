@@ -166,7 +166,7 @@ TEST_CASE("overwriting needs identity and size, both right") {
     const AttachRequest request = WithOverwrite(rig, rig.image(), rig.size());
     const TargetInspection inspection = rig.Look(request);
     CHECK(inspection.writable);
-    CHECK_THAT(inspection.would_write, Catch::Contains("which now holds: ext4"));
+    CHECK_THAT(inspection.would_write, Catch::Contains("it now holds: ext4"));
     const auto attached = Attach(request, rig.Allow());
     REQUIRE(CodeOf(attached) == "OK");
     CHECK((*attached)->generation() == 1);
