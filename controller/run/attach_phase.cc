@@ -6,35 +6,15 @@
 #include <set>
 
 #include "common/base/status.h"
+#include "controller/run/target_needs.h"
 
 namespace muster {
-namespace {
-
-// What the whole run needs of the target: it is attached once and kept.
-AttachCommand WholeRunNeeds(const RunContext& ctx, const std::string& target) {
-  AttachCommand command;
-  std::map<uint32_t, ObjectSpec> objects;
-  uint64_t min_block = UINT64_MAX;
-  for (const muster::Step& step : ctx.plan.steps) {
-    if (step.target != target || !step.skip_reason.empty()) continue;
-    command.writes |= step.writes;
-    min_block = std::min(min_block, step.measure.workload.block);
-    if (step.fill_passes > 0) min_block = std::min(min_block, step.fill.block);
-    for (const ObjectSpec& object : step.objects) {
-      const auto [at, fresh] = objects.emplace(object.slot, object);
-      if (!fresh) at->second.size = std::max(at->second.size, object.size);
-    }
-  }
-  if (min_block != UINT64_MAX) command.min_block = min_block;
-  for (auto& [slot, object] : objects) command.objects.push_back(std::move(object));
-  return command;
-}
-
-}  // namespace
-
 void AttachPhase::Begin(RunContext& ctx) {
   key_ = ctx.Key(step_.index, PhaseKind::kAttach);
-  command_ = WholeRunNeeds(ctx, step_.target);
+  TargetNeeds needs = NeedsOf(ctx.plan, step_.target);
+  command_.objects = std::move(needs.objects);
+  command_.writes = needs.writes;
+  command_.min_block = needs.min_block;
   command_.key = key_;
   command_.target = ctx.TargetOf(step_);
   command_.deadline = ctx.options.deadlines.attach;
@@ -55,7 +35,7 @@ void AttachPhase::Ask(RunContext& ctx, Part& part, uint64_t generation) {
   command.guard = part.guard;
   command.generation = generation;
   part.stage = Stage::kAsked;
-  part.deadline = ctx.now + command.deadline + ctx.options.answer_slack;
+  part.deadline = ctx.now + command.deadline + ctx.options.deadlines.answer_slack;
   part.agent->attached = true;
   ctx.Send(*part.agent, std::move(command));
 }

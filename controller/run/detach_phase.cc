@@ -8,7 +8,7 @@ namespace muster {
 
 void DetachPhase::Begin(RunContext& ctx) {
   key_ = ctx.Key(step_, PhaseKind::kDetach);
-  deadline_ = ctx.now + ctx.options.deadlines.detach + ctx.options.answer_slack;
+  deadline_ = ctx.now + ctx.options.deadlines.detach + ctx.options.deadlines.answer_slack;
   for (FleetAgent& agent : ctx.agents) {
     if (!agent.live || !agent.attached) continue;
     waiting_.insert(&agent);

@@ -44,7 +44,7 @@ void IoPhase::Ask(RunContext& ctx) {
   key_ = ctx.Key(step_.index, kind_, attempt_);
   state_ = State::kPreparing;
   stopped_now_at_ = kNever;
-  deadline_ = ctx.now + NoProgress(ctx) + ctx.options.answer_slack;
+  deadline_ = ctx.now + NoProgress(ctx) + ctx.options.deadlines.answer_slack;
   OnAttempt(ctx);
   for (Part& part : parts_) {
     part.spec.key = key_;

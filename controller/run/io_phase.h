@@ -77,7 +77,7 @@ class IoPhase : public Phase {
   // After Blame: whatever ends the phase early in this state.
   void EndEarly(RunContext& ctx, bool now);
   // Reports come late by this much before anybody is called silent.
-  Nanos Grace(const RunContext& ctx) const { return ctx.options.silent_grace + 3 * step_interval_; }
+  Nanos Grace(const RunContext& ctx) const { return ctx.options.deadlines.silent_grace + 3 * step_interval_; }
   Nanos EdgeAfter(int64_t interval) const { return t0_ + (interval + 1) * step_interval_; }
 
   const muster::Step& step_;

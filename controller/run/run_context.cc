@@ -61,7 +61,7 @@ bool RunContext::AllCommitted() const {
 }
 
 bool RunContext::StoreBehind() const {
-  return store_ok() && store_waiting_since != kNever && now - store_waiting_since > options.silent_grace / 2;
+  return store_ok() && store_waiting_since != kNever && now - store_waiting_since > options.deadlines.silent_grace / 2;
 }
 
 Nanos RunContext::StartLead() const {

@@ -67,7 +67,7 @@ inline Nanos NoProgress(const RunContext& ctx) {
 
 // Until an agent that was to end a phase must have said so: its own drain deadline comes first, with the better error.
 inline Nanos DrainWait(const RunContext& ctx) {
-  return NoProgress(ctx) + ctx.options.end_slack;
+  return NoProgress(ctx) + ctx.options.deadlines.end_slack;
 }
 
 std::string KeyText(const PhaseKey& key);  // "step 3 measure attempt 0"

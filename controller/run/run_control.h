@@ -13,12 +13,17 @@
 // What a caller of a run gives and sees: options, progress, outcome.
 namespace muster {
 
-// Deadlines of SYSTEM.md 1, all settable.
+// Deadlines of SYSTEM.md 1, all settable. Where an agent keeps the same deadline itself, the controller waits the
+// slack longer: the agent's own answer carries the better error.
 struct RunDeadlines {
   Nanos attach = 60 * kSecond;
   Nanos prepared_to_start = 10 * kSecond;
   Nanos detach = 30 * kSecond;
   Nanos no_progress_slack = 5 * kSecond;  // prepare, fill, drain: op timeout + this
+  Nanos silent_grace = 2 * kSecond;       // silent: an interval missing this plus 3 intervals after its end
+  Nanos answer_slack = 2 * kSecond;       // attach, prepare, detach
+  Nanos end_slack = 8 * kSecond;          // end of a phase: the agent's drain grace and the join of its threads
+  Nanos store = 60 * kSecond;             // the store answers within it
 };
 
 struct RunOptions {

@@ -113,10 +113,6 @@ struct RunMachineOptions {
   std::string run_id;
   RunDeadlines deadlines;
   Judge judge;
-  Nanos answer_slack = 2 * kSecond;  // an agent's own deadline comes first by this much, with the better error
-  Nanos end_slack = 8 * kSecond;     // the same for the end of a phase: the agent's drain grace and its threads' join
-  Nanos store = 60 * kSecond;        // the store answers within it
-  Nanos silent_grace = 2 * kSecond;  // silent: an interval missing this plus 3 intervals after its end
   Nanos min_lead = 500 * kMillisecond;  // start instant = now + max(this, 4 x worst round trip)
   Nanos live_period = 200 * kMillisecond;
   uint32_t max_repeats = 3;  // of a barrier whose start was missed

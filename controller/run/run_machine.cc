@@ -67,7 +67,7 @@ Nanos RunMachine::Deadline() const {
   if (state_ == State::kDone) return kNever;
   Nanos at = phase_ ? phase_->Deadline(ctx_) : deadline_;
   if (ctx_.store_ok() && ctx_.store_waiting_since != kNever) {
-    at = std::min(at, ctx_.store_waiting_since + ctx_.options.store);
+    at = std::min(at, ctx_.store_waiting_since + ctx_.options.deadlines.store);
   }
   return at;
 }
@@ -159,14 +159,14 @@ void RunMachine::OnStoreFailed(const absl::Status& why) {
 
 void RunMachine::OnTime() {
   if (ctx_.store_ok() && ctx_.store_waiting_since != kNever &&
-      ctx_.now >= ctx_.store_waiting_since + ctx_.options.store) {
-    OnStoreFailed(StoreStalled(ctx_.options.store));
+      ctx_.now >= ctx_.store_waiting_since + ctx_.options.deadlines.store) {
+    OnStoreFailed(StoreStalled(ctx_.options.deadlines.store));
   }
   if (phase_ && !phase_->done()) phase_->OnTime(ctx_);
   const bool waits = state_ == State::kSpace || state_ == State::kSealing || state_ == State::kFinishing;
   if (!waits || ctx_.now < deadline_) return;
   if (ctx_.store_ok()) {
-    OnStoreFailed(StoreStalled(ctx_.options.store));
+    OnStoreFailed(StoreStalled(ctx_.options.deadlines.store));
   } else if (state_ == State::kFinishing) {
     state_ = State::kDone;  // it could not even be closed
   }
@@ -207,7 +207,7 @@ void RunMachine::NextStep() {
     return;
   }
   state_ = State::kSpace;
-  deadline_ = ctx_.now + ctx_.options.store;
+  deadline_ = ctx_.now + ctx_.options.deadlines.store;
   ctx_.actions.emplace_back(CheckSpaceAction{step().index});
 }
 
@@ -346,7 +346,7 @@ void RunMachine::Seal(StepResult result) {
   measure_ = nullptr;
   sealing_ = std::make_shared<const StepResult>(std::move(result));
   state_ = State::kSealing;
-  deadline_ = ctx_.now + ctx_.options.store;
+  deadline_ = ctx_.now + ctx_.options.deadlines.store;
   if (ctx_.store_ok()) {
     ctx_.actions.emplace_back(SealStepAction{ctx_.Key(sealing_->step.index, PhaseKind::kMeasure, attempt), sealing_});
   } else {
@@ -389,7 +389,7 @@ void RunMachine::Finish() {
   // An agent that was lost when all steps had been measured takes nothing from them; it was told.
   EndRun("complete", absl::OkStatus());
   state_ = State::kFinishing;
-  deadline_ = ctx_.now + ctx_.options.store;
+  deadline_ = ctx_.now + ctx_.options.deadlines.store;
   ctx_.actions.emplace_back(FinishAction{outcome_, error_.ok() ? std::string() : FormatError(error_)});
 }
 

@@ -10,7 +10,7 @@
 namespace muster {
 
 struct ServerOptions {
-  std::string socket_path;       // Unix socket in a 0700 directory of this user
+  std::string socket_path;  // Unix socket in a 0700 directory of this user
   Nanos lease = 10 * kSecond;
   std::string build;
 };
@@ -30,7 +30,8 @@ class ControllerServer {
   // SOCKET_PATH_TOO_LONG, SOCKET_IN_USE, SOCKET_DIRECTORY (not 0700 or not ours).
   static absl::StatusOr<std::unique_ptr<ControllerServer>> Listen(const ServerOptions& options);
   virtual ~ControllerServer() = default;
-  // Until `count` agents said Hello; AGENTS_MISSING names who is there and refused Hellos at the deadline; CANCELLED when `cancel`.
+  // Until `count` agents said Hello; AGENTS_MISSING names who is there and refused Hellos at the deadline; CANCELLED
+  // when `cancel`.
   virtual absl::Status WaitForAgents(uint32_t count, Nanos timeout, const std::atomic<int>& cancel) = 0;
   // Asks every agent to look at the plan's targets; reads only.
   virtual absl::StatusOr<std::vector<TargetView>> Inspect(const Plan& plan, Nanos timeout) = 0;

@@ -276,16 +276,16 @@ void SimWorld::CheckEnd() {
 Nanos SimWorld::Bound() const {
   const RunMachineOptions o;
   const RunDeadlines& d = scenario_.deadlines;
-  const Nanos quiet = scenario_.plan.op_timeout + d.no_progress_slack + o.answer_slack;
-  const Nanos grace = o.silent_grace + 3 * scenario_.plan.interval;
-  const Nanos drain = scenario_.plan.op_timeout + d.no_progress_slack + o.end_slack;
+  const Nanos quiet = scenario_.plan.op_timeout + d.no_progress_slack + d.answer_slack;
+  const Nanos grace = d.silent_grace + 3 * scenario_.plan.interval;
+  const Nanos drain = scenario_.plan.op_timeout + d.no_progress_slack + d.end_slack;
   const Nanos barrier = (o.max_repeats + 1) * (quiet + drain + d.prepared_to_start);
   const Nanos store = 60 * kSecond;
-  Nanos bound = d.detach + o.answer_slack + 2 * store;
+  Nanos bound = d.detach + d.answer_slack + 2 * store;
   for (const muster::Step& step : scenario_.plan.steps) {
     const Nanos intervals = Nanos{step.measure.warmup_intervals} + step.measure.window_intervals + 2;
     bound += 2 * store;                        // space, seal
-    bound += 2 * (d.attach + o.answer_slack);  // guard, the others
+    bound += 2 * (d.attach + d.answer_slack);  // guard, the others
     bound += barrier + intervals * scenario_.plan.interval + 2 * (drain + grace) + store;
     if (step.fill_passes > 0) bound += barrier + 5 * (quiet + drain + grace) + store;
   }

@@ -1,0 +1,17 @@
+#pragma once
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "controller/fleet/gateway.h"
+#include "controller/service/controller_server.h"
+
+namespace muster {
+
+// Asks every agent that is there to look at the plan's targets (reads only) and waits for all answers. Typed errors
+// AGENTS_MISSING, AGENT_LOST, INSPECT_TIMEOUT (names who is silent), INSPECT_INCOMPLETE. One at a time, not during a
+// run.
+absl::StatusOr<std::vector<TargetView>> InspectTargets(const Plan& plan, AgentGateway& gateway, uint64_t request,
+                                                       Nanos timeout, const Clock& clock);
+
+}  // namespace muster
