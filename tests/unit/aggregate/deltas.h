@@ -1,5 +1,5 @@
 #pragma once
-#include <initializer_list>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
