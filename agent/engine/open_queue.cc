@@ -19,11 +19,8 @@ void OpenQueue::StartAt(Nanos t0) {
   issues_ = arrivals_;
 }
 
-void OpenQueue::Advance(std::vector<Cursor>& heap, std::vector<Pacer>& pacers) {
-  Cursor moved = heap.front();
-  Pacer& pacer = pacers[moved.stream];
-  pacer.Advance();
-  moved.due = pacer.Next();
+void OpenQueue::Reorder(std::vector<Cursor>& heap, Nanos due) {
+  const Cursor moved{due, heap.front().stream};
   size_t hole = 0;
   const size_t size = heap.size();
   for (size_t child = 1; child < size; child = 2 * hole + 1) {
@@ -40,7 +37,9 @@ void OpenQueue::Arrive(bool found_free) {
     found_[(found_head_ + found_count_++) % found_.size()] = arrived_;
   }
   ++arrived_;
-  Advance(arrivals_, arrival_pacers_);
+  Pacer& pacer = arrival_pacers_[arrivals_.front().stream];
+  pacer.Advance();
+  Reorder(arrivals_, pacer.Next());
 }
 
 OpenQueue::Operation OpenQueue::Take() {
@@ -51,8 +50,13 @@ OpenQueue::Operation OpenQueue::Take() {
     found_head_ = (found_head_ + 1) % found_.size();
     --found_count_;
   }
-  ++taken_;
-  Advance(issues_, issue_pacers_);
+  Pacer& pacer = issue_pacers_[operation.stream];
+  if (++taken_ == arrived_) {
+    pacer = arrival_pacers_[operation.stream];  // caught up: the other cursor has done the work
+  } else {
+    pacer.Advance();
+  }
+  Reorder(issues_, pacer.Next());
   return operation;
 }
 

@@ -42,8 +42,8 @@ class OpenQueue {
     uint32_t stream;
     bool operator<(const Cursor& other) const { return due != other.due ? due < other.due : stream < other.stream; }
   };
-  // Moves the heap's first cursor on to its stream's next arrival.
-  static void Advance(std::vector<Cursor>& heap, std::vector<Pacer>& pacers);
+  // Gives the heap's first cursor a new due instant.
+  static void Reorder(std::vector<Cursor>& heap, Nanos due);
 
   std::vector<Pacer> arrival_pacers_;
   std::vector<Pacer> issue_pacers_;

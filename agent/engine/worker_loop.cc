@@ -107,10 +107,17 @@ void WorkerLoop::Woke() {
   last_look_ = now_ = clock_.Now();
 }
 
+void WorkerLoop::Spin(Nanos until) {
+  do {
+    Poll();
+  } while (pending_ == 0 && now_ < until && !orphaned());
+  polled_ = true;
+}
+
 WorkerLoop::Next WorkerLoop::Step() {
   if (finished()) return {now_, false};
   if (!starved_) {
-    Poll();
+    if (!std::exchange(polled_, false)) Poll();
     if (orphaned()) {
       state_ = State::kFinished;
       result_.poisoned = true;
@@ -137,6 +144,10 @@ WorkerLoop::Next WorkerLoop::Step() {
       Refill();
     }
     if (offer_head_ != offer_tail_) {
+      // A paced operation that met an idle worker is issued on the sample that found it due: another one would only
+      // add the time of taking it to its wait.
+      const bool sample_is_fresh = open_ && !reaped && !made_content_;
+      if (!sample_is_fresh) now_ = clock_.Now();
       Offer();
     } else if (!reaped) {
       PrepareContent();
@@ -150,15 +161,17 @@ void WorkerLoop::Poll() {
   pending_ = backend_.Reap(completions_, now_);
   if (orphaned()) return;
   stamp_ = now_ = clock_.Now();
-  gap_ = stamp_ - last_look_;
-  gap_with_ops_ = pending_ > 0;
+  const Nanos gap = stamp_ - last_look_;
+  gap_ = std::max(gap_, gap);
+  if (pending_ > 0) batch_gap_ = gap;
   last_look_ = stamp_;
+  made_content_ = false;
 }
 
 void WorkerLoop::RecordBatch() {
   set_->poll_gap_max = std::max(set_->poll_gap_max, gap_);
-  if (gap_with_ops_) set_->stamp_error = std::max(set_->stamp_error, gap_);
-  gap_ = 0;
+  set_->stamp_error = std::max(set_->stamp_error, batch_gap_);
+  gap_ = batch_gap_ = 0;
   AdvanceArrivals(stamp_, true);
   for (size_t i = 0; i < pending_; ++i) Complete(completions_[i]);
   pending_ = 0;
@@ -254,7 +267,10 @@ void WorkerLoop::Place(uint32_t index, const PlannedOp& op) {
   slot.op = op;
   slot.state = SlotState::kOffered;
   uint8_t* buffer = buffers_.At(index);
-  if (op.kind == OpKind::kWrite && !slot.fresh) FillUnique(buffer, op.bytes, content_seed_, ++content_number_);
+  if (op.kind == OpKind::kWrite && !slot.fresh) {
+    FillUnique(buffer, op.bytes, content_seed_, ++content_number_);
+    made_content_ = true;
+  }
   slot.fresh = false;
   if (offer_tail_ == offer_.size()) {
     std::copy(offer_.begin() + static_cast<ptrdiff_t>(offer_head_), offer_.end(), offer_.begin());
@@ -272,8 +288,9 @@ void WorkerLoop::Place(uint32_t index, const PlannedOp& op) {
                            .buffer_index = buffers_.RegionOf(index)};
 }
 
+// At now_, sampled just before.
 void WorkerLoop::Offer() {
-  const Nanos t = now_ = clock_.Now();
+  const Nanos t = now_;
   if (starved_ = !CloseIntervals(t); starved_) return;
   if (t >= lease_.load(std::memory_order_relaxed)) StopNow(EndReason::kLease);
   if (state_ != State::kRunning && !issue_backlog_) return;

@@ -80,6 +80,9 @@ class WorkerLoop {
   Next Step();
   // To be called after a wait and before the next Step.
   void Woke();
+  // Instead of a wait: looks at clock and completions until something ends or `until` has come. The next Step goes on
+  // from there.
+  void Spin(Nanos until);
   // Gives up on recorder sets: stops, the figures since the last edge are lost and the phase is faulty.
   void GiveUpRecorders();
 
@@ -179,9 +182,11 @@ class WorkerLoop {
   Nanos applied_ = 0;    // the last instant whose changes are in the figures
   size_t pending_ = 0;   // completions reaped and not yet recorded
   bool starved_ = false;
-  Nanos gap_ = 0;  // of the last poll, until it is put into a set
-  bool gap_with_ops_ = false;
-  uint32_t wire_ = 0;  // accepted and not reaped, all groups
+  Nanos gap_ = 0;              // of the last poll, until it is put into a set
+  Nanos batch_gap_ = 0;        // of the last poll that returned something
+  bool polled_ = false;        // by Spin, for the next Step
+  bool made_content_ = false;  // since the last poll
+  uint32_t wire_ = 0;          // accepted and not reaped, all groups
   uint32_t full_groups_ = 0;
 
   std::vector<Slot> slots_;

@@ -106,7 +106,11 @@ class WorkerThread {
       if (next.wait_until <= loop.now()) continue;
       Nanos until = next.wait_until;
       if (spin) {
-        if (until - loop.now() < kSpinBelow) continue;
+        if (until - loop.now() < kSpinBelow) {
+          loop.Spin(until);
+          if (Orphaned()) return;
+          continue;
+        }
         until -= kSpinBelow;
       }
       state_.backend->WaitUntil(until);
