@@ -1,0 +1,154 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "agent/target/target.h"
+#include "common/plan/plan.h"
+#include "common/stats/op_stats.h"
+
+// What travels between agent and controller, as plain structs: the session knows these alone; agent/link turns them
+// into proto/muster/v1/agent_link.proto and back. Field meanings are those of the messages of the same name there.
+namespace muster::agent {
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+// ---- Controller -> agent
+
+struct HelloReply {
+  absl::Status error;  // not OK: refused
+  uint32_t api = 0;
+  std::string build;
+  uint64_t controller_epoch = 0;
+  uint64_t link_id = 0;
+  Nanos lease = 0;
+  uint64_t last_committed = 0;
+};
+struct BeatReply {
+  uint64_t seq = 0;
+  Nanos t1 = 0, t2 = 0, t3 = 0;
+};
+struct Attach {
+  PhaseKey key;
+  AttachRequest request;  // its `run` is the key's
+  Nanos allowed = 0;
+};
+struct InspectItem {
+  Target target;
+  std::vector<ObjectSpec> objects;
+  bool writes = false;
+};
+struct Inspect {
+  uint64_t request = 0;
+  std::vector<InspectItem> items;
+};
+struct Prepare {
+  PhaseSpec spec;
+  Nanos allowed = 0;
+};
+struct Start {
+  PhaseKey key;
+  Nanos t0_fleet = 0;
+};
+struct Stop {
+  PhaseKey key;
+  bool now = false;
+  int64_t after_interval = 0;
+};
+struct Detach {
+  PhaseKey key;
+  bool all = false;
+  std::string target;
+};
+struct Goodbye {
+  std::string reason;
+};
+using ControllerSays = std::variant<HelloReply, BeatReply, Attach, Inspect, Prepare, Start, Stop, Detach, Goodbye>;
+
+// ---- Agent -> controller
+
+struct HeldSession {
+  uint64_t controller_epoch = 0;
+  PhaseKey key;
+  uint64_t last_sequence = 0;
+};
+struct Hello {
+  uint32_t api_min = 0, api_max = 0;
+  std::string build;
+  std::vector<std::string> capabilities;
+  std::string agent_id;
+  uint64_t instance = 0;
+  std::string host_id, boot_id, hostname;
+  uint64_t time_namespace = 0;
+  Facts host_facts;
+  bool holds = false;  // `held` means something: this process has made reports before
+  HeldSession held;
+};
+struct Beat {
+  uint64_t seq = 0;
+  Nanos t1 = 0;
+  uint64_t previous_seq = 0;
+  Nanos previous_t4 = 0;
+  Nanos offset = 0, error = 0, round_trip = 0;
+};
+struct AttachDone {
+  PhaseKey key;
+  std::string target;
+  absl::Status status;
+  uint64_t generation = 0;
+  Facts evidence;
+};
+struct InspectDone {
+  uint64_t request = 0;
+  std::vector<TargetInspection> inspections;
+};
+struct PrepareDone {
+  PhaseKey key;
+  absl::Status status;
+  uint64_t memory_bytes = 0;
+  Facts facts;
+};
+struct StartDone {
+  PhaseKey key;
+  bool missed = false;
+  Nanos offset = 0, error = 0, local_t0 = 0;
+};
+struct FirstIo {
+  PhaseKey key;
+  Nanos local = 0, fleet = 0, wake_lateness = 0;
+};
+struct Progress {
+  PhaseKey key;
+  uint64_t bytes_done = 0, bytes_total = 0;
+};
+struct DetachDone {
+  PhaseKey key;
+  absl::Status status;
+};
+struct Refused {
+  PhaseKey key;
+  absl::Status status;
+};
+using AgentSays =
+    std::variant<Beat, AttachDone, InspectDone, PrepareDone, StartDone, FirstIo, Progress, DetachDone, Refused>;
+
+// ---- Report stream
+
+struct PhaseEnded {
+  PhaseTotals totals;
+  absl::Status status;  // not OK: the phase failed here
+  Nanos offset_at_start = 0, error_at_start = 0, offset_at_end = 0, error_at_end = 0;
+};
+struct Report {
+  PhaseKey key;
+  uint64_t sequence = 0;
+  std::variant<IntervalDelta, PhaseEnded> body;
+};
+
+// "run R step 3 measure attempt 0"
+std::string KeyText(const PhaseKey& key);
+
+}  // namespace muster::agent
