@@ -1,0 +1,92 @@
+#include "agent/link/grpc_link.h"
+
+#include <grpc/impl/codegen/grpc_types.h>
+
+#include "agent/link/calls.h"
+#include "agent/link/link_codec.h"
+
+namespace muster::agent {
+namespace {
+
+constexpr int kReceiveLimit = 16 << 20;
+constexpr int kReconnectBackoffMs = 2000;
+constexpr Nanos kFlushTime = kSecond;
+constexpr Nanos kCancelTime = 2 * kSecond;
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectBackoffMs);
+  arguments.SetMaxReceiveMessageSize(kReceiveLimit);
+  // No HTTP/2 keepalive: Beats do that. A Unix socket in a 0700 directory needs no other credentials.
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+class GrpcLink final : public ControllerLink {
+ public:
+  GrpcLink(std::string address, const Clock& clock, LinkListener& listener)
+      : address_(std::move(address)), clock_(clock), listener_(listener) {}
+
+  ~GrpcLink() override {
+    if (hub_) Close();
+    End(kFlushTime);
+  }
+
+  void Dial(uint64_t link, const Hello& hello) override {
+    End(0);
+    hub_ = std::make_shared<LinkHub>(link, "controller " + address_, clock_, listener_);
+    stub_ = v1::AgentLink::NewStub(MakeChannel(address_));
+    control_ = std::make_shared<ControlCall>(hub_);
+    control_->Begin(*stub_, hello);
+  }
+
+  void OpenReports(uint64_t link_id) override {
+    if (!hub_ || report_) return;
+    report_ = std::make_shared<ReportCall>(hub_, link_id);
+    report_->Begin(*stub_);
+  }
+
+  bool Say(const AgentSays& message) override { return control_ && control_->Push(ToWire(message)); }
+
+  bool Report(std::shared_ptr<const muster::agent::Report> report) override {
+    return report_ && report_->Push(ToWire(*report, report_->link_id()));
+  }
+
+  void Close() override {
+    if (!hub_) return;
+    hub_->Cut();
+    if (control_) control_->Finish();
+    if (report_) report_->Finish();
+  }
+
+ private:
+  // What is left of the link before: given `flush` to end by itself, then cancelled. Cancelled calls end by
+  // themselves; only the destructor (`flush` above 0) has to see it.
+  void End(Nanos flush) {
+    if (!hub_) return;
+    const bool ended = hub_->WaitForCalls(flush);
+    if (!ended && control_) control_->Cancel();
+    if (!ended && report_) report_->Cancel();
+    if (!ended && flush > 0) hub_->WaitForCalls(kCancelTime);
+    control_.reset();
+    report_.reset();
+    hub_.reset();
+    stub_.reset();
+  }
+
+  const std::string address_;
+  const Clock& clock_;
+  LinkListener& listener_;
+  std::shared_ptr<LinkHub> hub_;
+  std::unique_ptr<v1::AgentLink::Stub> stub_;
+  std::shared_ptr<ControlCall> control_;
+  std::shared_ptr<ReportCall> report_;
+};
+
+}  // namespace
+
+std::unique_ptr<ControllerLink> MakeGrpcLink(std::string address, const Clock& clock, LinkListener& listener) {
+  return std::make_unique<GrpcLink>(std::move(address), clock, listener);
+}
+
+}  // namespace muster::agent
