@@ -11,7 +11,8 @@ Nanos SteadyClock::Now() const {
 }
 
 SteadyClock& SteadyClock::Get() {
-  static SteadyClock clock;
+  // Never destroyed: other static objects may read the time while the process exits.
+  static SteadyClock& clock = *new SteadyClock;
   return clock;
 }
 
