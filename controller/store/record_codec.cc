@@ -5,6 +5,7 @@
 #include "common/base/status.h"
 #include "common/wire/codec.h"
 #include "controller/store/figure_codec.h"
+#include "controller/store/utf8.h"
 #include "muster/v1/result.pb.h"
 
 namespace muster {
@@ -46,6 +47,22 @@ v1::StepRecord EncodeStep(const Step& step) {
   return out;
 }
 
+// The codec refuses what an agent could not run; a record is of what was planned, whether it could be run or not.
+absl::StatusOr<MeasureSpec> DecodeMeasure(v1::MeasureSpec in) {
+  const uint64_t size = in.total_size();
+  const uint32_t window = in.window_intervals();
+  if (size == 0) {
+    in.set_total_size(1);
+    in.mutable_workload()->clear_size();
+    in.mutable_workload()->clear_size_per_initiator();
+  }
+  if (window == 0) in.set_window_intervals(1);
+  MUSTER_ASSIGN_OR_RETURN(MeasureSpec out, FromProto(in));
+  out.workload.size = size;
+  out.window_intervals = window;
+  return out;
+}
+
 absl::StatusOr<Step> DecodeStep(const v1::StepRecord& in) {
   Step out;
   out.index = in.index();
@@ -58,8 +75,8 @@ absl::StatusOr<Step> DecodeStep(const v1::StepRecord& in) {
   out.initiators_max = in.initiators_max();
   out.fill_passes = in.fill_passes();
   MUSTER_ASSIGN_OR_RETURN(out.fill, FromProto(in.fill()));
-  auto measure = FromProto(in.measure());
-  // A point may have been skipped because what it asks for cannot be measured.
+  auto measure = DecodeMeasure(in.measure());
+  // A point may have been skipped for what is wrong in it.
   if (!measure.ok() && in.skip_reason().empty()) return measure.status();
   if (measure.ok()) out.measure = *std::move(measure);
   out.writes = in.writes();
@@ -173,6 +190,7 @@ std::string EncodePlan(const Plan& plan) {
   out.set_interval_ns(plan.interval);
   out.set_op_timeout_ns(plan.op_timeout);
   for (const std::string& warning : plan.warnings) out.add_warnings(warning);
+  MakeUtf8(out);
   return out.SerializeAsString();
 }
 
@@ -184,6 +202,7 @@ std::string EncodeAgent(const RunAgent& agent) {
   out.set_hostname(agent.hostname);
   out.set_build(agent.build);
   Encode(agent.facts, out.mutable_facts());
+  MakeUtf8(out);
   return out.SerializeAsString();
 }
 
@@ -214,6 +233,7 @@ std::string EncodeResult(const StepResult& result) {
   out.set_clock_error_ns(result.clock_error);
   out.set_fill_bytes(result.fill_bytes);
   out.set_fill_ns(result.fill_time);
+  MakeUtf8(out);
   return out.SerializeAsString();
 }
 
@@ -243,7 +263,9 @@ absl::StatusOr<StepResult> DecodeResult(std::string_view bytes) {
 }
 
 std::string EncodeGroup(const GroupFigures& group) {
-  return EncodeFigureGroup(group).SerializeAsString();
+  v1::GroupResult out = EncodeFigureGroup(group);
+  MakeUtf8(out);
+  return out.SerializeAsString();
 }
 
 absl::StatusOr<GroupFigures> DecodeGroup(std::string_view bytes) {

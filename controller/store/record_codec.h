@@ -7,7 +7,8 @@
 
 namespace muster {
 
-// Between the run file's blobs and plain structs; lossless in both directions. Decoders return RUN_DAMAGED. The
+// Between the run file's blobs and plain structs; lossless in both directions but for text
+// that is not UTF-8 (see utf8.h). Decoders return RUN_DAMAGED. The
 // messages are in proto/muster/v1/result.proto.
 
 std::string EncodePlan(const Plan& plan);

@@ -1,10 +1,12 @@
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
 
 #include "common/base/status.h"
+#include "controller/store/utf8.h"
 #include "tests/unit/store/store_support.h"
 
 namespace muster::test {
@@ -134,13 +136,45 @@ TEST_CASE("a truncated run file is damaged, never wrong") {
   CHECK_THAT(GetErrorInfo(status).place, Catch::Contains("run.db"));
 }
 
-TEST_CASE("a file in WAL mode in a folder that cannot be written is still read") {
-  if (geteuid() == 0) return;  // root writes everywhere; the branch is taken by an immutable open below
+TEST_CASE("a crashed run's file in a folder that cannot be written is still read") {
   TempDir dir;
-  { MustCreate(dir.path(), Header("a")); }
-  REQUIRE(chmod((dir.path() + "/a").c_str(), 0500) == 0);
-  CHECK(MustOpen(dir.path() + "/a")->Summary().ok());
-  REQUIRE(chmod((dir.path() + "/a").c_str(), 0700) == 0);
+  { MustCreate(dir.path(), Header("a")); }  // never finished: it stays in WAL mode
+  REQUIRE(chmod(dir.path().c_str(), 0755) == 0);
+  REQUIRE(chmod((dir.path() + "/a").c_str(), 0555) == 0);
+  REQUIRE(chmod((dir.path() + "/a/run.db").c_str(), 0444) == 0);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    // Root may write everywhere: read as nobody.
+    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(2);
+    auto reader = RunReader::Open(dir.path() + "/a");
+    if (!reader.ok()) _exit(3);
+    auto summary = (*reader)->Summary();
+    _exit(summary.ok() && summary->id == "a" ? 0 : 4);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  REQUIRE(chmod((dir.path() + "/a").c_str(), 0755) == 0);
+}
+
+TEST_CASE("text that is not UTF-8 makes no run unreadable") {
+  CHECK(ToUtf8("plain \xc3\xa4 \xe2\x96\x88 \xf0\x9f\x98\x80") == "plain \xc3\xa4 \xe2\x96\x88 \xf0\x9f\x98\x80");
+  CHECK(ToUtf8("\xff|\xc3|\xc0\x80|\xed\xa0\x80|\xf4\x90\x80\x80|\xe2\x96") == "?|?|??|???|????|??");
+  TempDir dir;
+  auto writer = MustCreate(dir.path(), Header("a"));
+  Plan plan;
+  plan.targets.push_back({.name = "t", .kind = FileTarget{.dir = "/data/\xe4"}});
+  plan.warnings = {"\xff"};
+  REQUIRE(writer->WritePlan(plan).ok());
+  REQUIRE(writer->WriteAgent({.id = "a", .hostname = "nas\xff", .facts = {{"\xfe", "\xfd"}}}).ok());
+  StepResult result;
+  result.message = "No such file: \xe4";
+  REQUIRE(writer->SealStep({.run = "a", .step = 0, .phase = PhaseKind::kMeasure, .attempt = 0}, result).ok());
+  auto reader = MustOpen(writer->path());
+  CHECK(reader->Agents()->at(0).hostname == "nas?");
+  CHECK(reader->Results()->at(0).message == "No such file: ?");
 }
 
 TEST_CASE("a reader that is attached does not keep a run from being finished") {
