@@ -15,7 +15,6 @@ bool IsShare(double value) {
 
 absl::StatusOr<Workload> Decode(const v1::Workload& from) {
   Workload out;
-  if (from.block() == 0) return InvalidField("workload.block", "an operation of 0 bytes");
   out.block = from.block();
   switch (from.pattern()) {
     case v1::PATTERN_UNSPECIFIED:
@@ -132,7 +131,6 @@ v1::Workload Encode(const Workload& from) {
 // The campaign's two ways to say the size; the resolved one rules, but a message that contradicts itself is refused.
 absl::Status CheckSizes(const v1::MeasureSpec& spec) {
   const uint64_t total = spec.total_size();
-  if (total == 0) return InvalidField("measure.total_size", "the working set is empty");
   if (spec.workload().size() != 0 && spec.workload().size() != total) {
     return InvalidField("measure.workload.size",
                         fmt::format("{} contradicts total_size {}", spec.workload().size(), total));
@@ -142,6 +140,21 @@ absl::Status CheckSizes(const v1::MeasureSpec& spec) {
     return InvalidField("measure.workload.size_per_initiator",
                         fmt::format("total_size {} is no multiple of {}", total, per_initiator));
   }
+  return absl::OkStatus();
+}
+
+// What a stored plan may leave at 0 (a step without a fill, a skipped point) but no agent can carry out.
+absl::Status CheckWork(const FillSpec& fill) {
+  if (fill.block == 0 || fill.depth == 0 || fill.passes == 0) {
+    return InvalidField("fill", "block, depth and passes must all be above 0");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckWork(const MeasureSpec& measure) {
+  if (measure.workload.block == 0) return InvalidField("measure.workload.block", "an operation of 0 bytes");
+  if (measure.workload.size == 0) return InvalidField("measure.total_size", "the working set is empty");
+  if (measure.window_intervals == 0) return InvalidField("measure.window_intervals", "the window is empty");
   return absl::OkStatus();
 }
 
@@ -189,7 +202,6 @@ absl::StatusOr<MeasureSpec> FromProto(const v1::MeasureSpec& spec) {
   out.workload.seed = spec.seed();
   out.warmup_intervals = spec.warmup_intervals();
   out.window_intervals = spec.window_intervals();
-  if (out.window_intervals == 0) return InvalidField("measure.window_intervals", "the window is empty");
   return out;
 }
 
@@ -205,9 +217,6 @@ v1::MeasureSpec ToProto(const MeasureSpec& spec) {
 }
 
 absl::StatusOr<FillSpec> FromProto(const v1::FillSpec& spec) {
-  if (spec.block() == 0 || spec.depth() == 0 || spec.passes() == 0) {
-    return InvalidField("fill", "block, depth and passes must all be above 0");
-  }
   FillSpec out{
       .block = spec.block(), .depth = spec.depth(), .passes = spec.passes(), .seed = spec.seed(), .extents = {}};
   out.extents.reserve(spec.extents_size());
@@ -276,13 +285,16 @@ absl::StatusOr<PhaseSpec> FromProto(const v1::Prepare& prepare) {
     case v1::Prepare::kFill: {
       if (out.key.phase != PhaseKind::kFill) return InvalidField("fill", "the phase named is no fill");
       MUSTER_ASSIGN_OR_RETURN(FillSpec fill, FromProto(prepare.fill()));
+      MUSTER_RETURN_IF_ERROR(CheckWork(fill));
       MUSTER_RETURN_IF_ERROR(CheckExtents(fill, out.objects));
       out.work = std::move(fill);
       return out;
     }
     case v1::Prepare::kMeasure: {
       if (out.key.phase != PhaseKind::kMeasure) return InvalidField("measure", "the phase named is no measurement");
-      MUSTER_ASSIGN_OR_RETURN(out.work, FromProto(prepare.measure()));
+      MUSTER_ASSIGN_OR_RETURN(MeasureSpec measure, FromProto(prepare.measure()));
+      MUSTER_RETURN_IF_ERROR(CheckWork(measure));
+      out.work = measure;
       return out;
     }
     case v1::Prepare::WORK_NOT_SET:

@@ -152,6 +152,25 @@ TEST_CASE("Prepare refuses what contradicts itself, naming the place") {
         }).find("measure: workload.rate") == 0);
 }
 
+TEST_CASE("a plan may hold a step without work, an agent cannot be asked to do it") {
+  CHECK(FromProto(ToProto(FillSpec{.block = 0, .depth = 0, .passes = 0})).ok());
+  MeasureSpec nothing;
+  nothing.window_intervals = 0;
+  CHECK(FromProto(ToProto(nothing)).ok());
+  const auto place = [](auto&& change) {
+    v1::Prepare bad = ToProto(Measure());
+    change(*bad.mutable_measure());
+    return GetErrorInfo(FromProto(bad).status()).place;
+  };
+  CHECK(place([](v1::MeasureSpec& m) { m.set_total_size(0); }) == "measure.total_size");
+  CHECK(place([](v1::MeasureSpec& m) { m.set_window_intervals(0); }) == "measure.window_intervals");
+  CHECK(place([](v1::MeasureSpec& m) { m.mutable_workload()->set_block(0); }) == "measure.workload.block");
+  PhaseSpec fill = Measure();
+  fill.key.phase = PhaseKind::kFill;
+  fill.work = FillSpec{.passes = 0};
+  CHECK(GetErrorInfo(FromProto(ToProto(fill)).status()).place == "fill");
+}
+
 TEST_CASE("a fill must stay inside its objects") {
   PhaseSpec spec = Measure();
   spec.key.phase = PhaseKind::kFill;
