@@ -66,7 +66,7 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_flag("--once", flags.once,
                "End when the controller says goodbye or an accepted link is lost, instead of dialling again");
   app.add_option("--log-level", flags.log_level, "What to log to stderr")
-      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
+      ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
   app.add_flag("--version", flags.version, "Print version, build and API range");
   app.add_option("--test-api", flags.test_api, "API range to claim, MIN-MAX")->group("");
@@ -79,7 +79,7 @@ int Usage(const std::string& text) {
 
 LogLevel LevelOf(const std::string& name) {
   if (name == "debug") return LogLevel::kDebug;
-  if (name == "warning") return LogLevel::kWarning;
+  if (name == "warn") return LogLevel::kWarning;
   if (name == "error") return LogLevel::kError;
   return name == "off" ? LogLevel::kOff : LogLevel::kInfo;
 }
