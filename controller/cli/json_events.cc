@@ -1,0 +1,140 @@
+#include "controller/cli/json_events.h"
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/status.h"
+
+namespace muster {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Paths and device names need not be UTF-8: what is not is replaced, never thrown at the user.
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json ErrorJson(const absl::Status& status) {
+  if (status.ok()) return nullptr;
+  const ErrorInfo info = GetErrorInfo(status);
+  return {{"code", info.code}, {"place", info.place}, {"message", info.message}, {"next", info.next}};
+}
+
+Json StepJson(const Step& step) {
+  Json point = Json::object();
+  for (const auto& [name, value] : step.sweep_point) point[name] = value;
+  return {{"index", step.index},
+          {"name", step.name},
+          {"target", step.target},
+          {"initiators", step.initiators},
+          {"load", FormatLoad(step.measure.workload.load)},
+          {"sweep_point", point}};
+}
+
+}  // namespace
+
+std::string JsonRunStarted(const std::string& run_id, const std::string& path) {
+  return Dump({{"event", "run"}, {"id", run_id}, {"path", path}});
+}
+
+std::string JsonPhase(const Step& step, PhaseKind phase, Nanos expected) {
+  return Dump({{"event", "phase"},
+               {"step", StepJson(step)},
+               {"phase", std::string(PhaseKindName(phase))},
+               {"expected_ns", expected}});
+}
+
+std::string JsonFill(const FillProgress& fill) {
+  Json json = {{"event", "fill"},
+               {"bytes_done", fill.bytes_done},
+               {"bytes_total", fill.bytes_total},
+               {"bytes_per_second", fill.bytes_per_second}};
+  json["eta_ns"] = fill.eta ? Json(*fill.eta) : Json(nullptr);
+  return Dump(json);
+}
+
+std::string JsonLive(const Step& step, const LiveFigures& live) {
+  Json agents = Json::array();
+  for (const AgentLive& a : live.agents) {
+    agents.push_back({{"agent", a.agent},
+                      {"interval", a.interval},
+                      {"iops", a.iops},
+                      {"bytes_per_second", a.bytes_per_second},
+                      {"outstanding", a.outstanding},
+                      {"oldest_age_ns", a.oldest_age},
+                      {"cpu", a.cpu},
+                      {"silent", a.silent}});
+  }
+  return Dump({{"event", "live"},
+               {"step", step.index},
+               {"interval", live.interval},
+               {"in_window", live.in_window},
+               {"provisional", live.provisional},
+               {"iops", live.iops},
+               {"bytes_per_second", live.bytes_per_second},
+               {"p50_ns", live.p50},
+               {"p99_ns", live.p99},
+               {"p99.9_ns", live.p999},
+               {"max_ns", live.max},
+               {"outstanding", live.outstanding},
+               {"failed", live.failed},
+               {"agents", agents}});
+}
+
+std::string JsonText(const std::string& event, const std::string& text) {
+  return Dump({{"event", event}, {"text", text}});
+}
+
+std::string JsonError(const absl::Status& error) {
+  return Dump({{"event", "error"}, {"error", ErrorJson(error)}});
+}
+
+std::string JsonOutcome(const RunOutcome& outcome, int exit_code, const std::string& run_document) {
+  Json json = {{"event", "result"},          {"id", outcome.run_id},   {"path", outcome.path},
+               {"outcome", outcome.outcome}, {"exit_code", exit_code}, {"error", ErrorJson(outcome.error)}};
+  json["run"] = Json::parse(run_document, nullptr, false);
+  if (json["run"].is_discarded()) json["run"] = nullptr;
+  return Dump(json);
+}
+
+std::string JsonPlan(const Plan& plan, const std::vector<TargetView>& views) {
+  Json steps = Json::array();
+  for (const Step& step : plan.steps) {
+    Json json = StepJson(step);
+    json["fill_passes"] = step.fill_passes;
+    json["writes"] = step.writes;
+    json["estimated_ns"] = step.estimated;
+    json["bytes_written_at_least"] = step.bytes_written_at_least;
+    json["skip_reason"] = step.skip_reason;
+    Json objects = Json::array();
+    for (const auto& object : step.objects) objects.push_back({{"name", object.name}, {"size", object.size}});
+    json["objects"] = objects;
+    steps.push_back(json);
+  }
+  Json targets = Json::array();
+  for (const TargetView& v : views) {
+    targets.push_back({{"agent", v.agent},
+                       {"host", v.host},
+                       {"target", v.target},
+                       {"place", v.place},
+                       {"identity", v.identity},
+                       {"size", v.size},
+                       {"found", v.found},
+                       {"writable", v.writable},
+                       {"verdict", v.verdict},
+                       {"would_write", v.would_write},
+                       {"refusal", ErrorJson(v.refusal)}});
+  }
+  return Dump({{"event", "plan"},
+               {"name", plan.name},
+               {"seed", plan.seed},
+               {"steps", steps},
+               {"targets", targets},
+               {"warnings", plan.warnings}});
+}
+
+std::string JsonVersion(const std::string& build, int api_min, int api_max) {
+  return Dump({{"event", "version"}, {"build", build}, {"api_min", api_min}, {"api_max", api_max}});
+}
+
+}  // namespace muster

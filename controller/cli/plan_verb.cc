@@ -1,0 +1,69 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "common/base/status.h"
+#include "common/base/units.h"
+#include "controller/cli/json_events.h"
+#include "controller/cli/session.h"
+#include "controller/cli/verbs.h"
+
+namespace muster {
+namespace {
+
+void PrintViews(const std::vector<TargetView>& views) {
+  if (views.empty()) return;
+  fmt::print("\ntargets, looked at read only:\n");
+  for (const TargetView& v : views) {
+    fmt::print("  {} on {} ({})\n", v.target, v.host, v.agent);
+    if (!v.place.empty()) {
+      fmt::print("    place:  {}{}{}\n", v.place, v.identity.empty() ? "" : ", id " + v.identity,
+                 v.size > 0 ? fmt::format(", {} B", v.size) : "");
+    }
+    if (!v.found.empty()) fmt::print("    found:  {}\n", v.found);
+    if (!v.would_write.empty()) fmt::print("    writes: {}\n", v.would_write);
+    if (v.refusal.ok()) {
+      if (!v.verdict.empty()) fmt::print("    guard:  {}\n", v.verdict);
+    } else {
+      fmt::print("    guard:  REFUSED {}\n", FormatError(v.refusal));
+    }
+  }
+}
+
+}  // namespace
+
+int PlanVerb(const PlanVerbOptions& options, const std::atomic<int>& cancel) {
+  auto campaign = ReadAndCompile(options.campaign);
+  if (!campaign.ok()) return Fail(campaign.status(), options.json, kExitUsage);
+  const Plan& plan = campaign->plan;
+  std::vector<TargetView> views;
+  absl::Status inspected;
+  if (options.inspect) {
+    auto session = StartLocalSession(plan, 1, 10 * kSecond, options.log_level, cancel);
+    if (session.ok()) {
+      auto found = (*session)->server->Inspect(plan, 60 * kSecond);
+      if (found.ok()) {
+        views = *std::move(found);
+      } else {
+        inspected = found.status();
+      }
+    } else {
+      inspected = session.status();
+    }
+  }
+  if (options.json) {
+    fmt::print("{}\n", JsonPlan(plan, views));
+  } else {
+    fmt::print("{}", FormatPlan(plan));
+    fmt::print("run file: about {}\n", FormatBytesHuman(static_cast<double>(EstimateStoreBytes(plan))));
+    PrintViews(views);
+    std::fflush(stdout);
+  }
+  if (!inspected.ok()) return Fail(inspected, options.json, kExitInfrastructure);
+  // A plan that the guard would refuse is a failed verdict: scripts can ask before they run.
+  const bool refused = std::any_of(views.begin(), views.end(), [](const auto& v) { return !v.refusal.ok(); });
+  return refused ? kExitVerdict : kExitOk;
+}
+
+}  // namespace muster

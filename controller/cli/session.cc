@@ -1,0 +1,69 @@
+#include "controller/cli/session.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <set>
+#include <variant>
+
+#include "common/base/status.h"
+#include "common/wire/version.h"
+#include "controller/cli/json_events.h"
+
+namespace muster {
+
+LocalSession::~LocalSession() {
+  if (server) server->Shutdown();
+  if (agents) agents->Stop(5 * kSecond);
+  agents.reset();
+  server.reset();
+}
+
+absl::StatusOr<std::unique_ptr<LocalSession>> StartLocalSession(const Plan& plan, uint32_t count, Nanos lease,
+                                                                const std::string& log_level,
+                                                                const std::atomic<int>& cancel) {
+  auto session = std::make_unique<LocalSession>();
+  MUSTER_ASSIGN_OR_RETURN(session->dir, RuntimeDir::Create());
+  ServerOptions server;
+  server.socket_path = session->dir->path() + "/control.sock";
+  server.lease = lease;
+  server.build = std::string(BuildString());
+  MUSTER_ASSIGN_OR_RETURN(session->server, ControllerServer::Listen(server));
+
+  LocalAgentsOptions agents;
+  agents.count = count;
+  agents.socket_path = server.socket_path;
+  agents.log_dir = session->dir->path();
+  agents.log_level = log_level;
+  MUSTER_ASSIGN_OR_RETURN(agents.agent_binary, FindAgentBinary());
+  std::set<std::string> roots, devices;
+  for (const Target& target : plan.targets) {
+    if (const auto* file = std::get_if<FileTarget>(&target.kind)) roots.insert(file->dir);
+    if (const auto* block = std::get_if<BlockTarget>(&target.kind)) devices.insert(block->device);
+  }
+  agents.roots.assign(roots.begin(), roots.end());
+  agents.devices.assign(devices.begin(), devices.end());
+  MUSTER_ASSIGN_OR_RETURN(session->agents, LocalAgents::Spawn(agents));
+
+  if (absl::Status status = session->server->WaitForAgents(count, 30 * kSecond, cancel); !status.ok()) {
+    // An agent that could not start says more than "it is missing".
+    if (absl::Status ended = session->agents->Check(); !ended.ok()) return ended;
+    return status;
+  }
+  return session;
+}
+
+int Fail(const absl::Status& error, bool json, int exit_code) {
+  if (json) fmt::print("{}\n", JsonError(error));
+  fmt::print(stderr, "muster: {}\n", FormatError(error));
+  return exit_code;
+}
+
+absl::StatusOr<ReadCampaign> ReadAndCompile(const std::string& path) {
+  ReadCampaign out;
+  MUSTER_ASSIGN_OR_RETURN(out.loaded, LoadCampaign(path));
+  MUSTER_ASSIGN_OR_RETURN(out.plan, Compile(out.loaded));
+  return out;
+}
+
+}  // namespace muster

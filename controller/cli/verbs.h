@@ -1,0 +1,75 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+
+// The verbs of `muster`, with options already read. Each prints results on stdout, everything else on stderr, and
+// returns the exit code: 0 ok, 1 verdict failed, 2 usage, 3 infrastructure.
+namespace muster {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitVerdict = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitInfrastructure = 3;
+
+struct RunVerbOptions {
+  std::string campaign;
+  uint32_t local = 1;
+  std::string runs_dir;  // empty: DefaultRunsDir()
+  bool json = false;
+  bool quiet = false;
+  bool keep_raw = false;
+  Nanos lease = 10 * kSecond;
+  std::string log_level = "warn";
+};
+// `cancel` is raised by signals: 1 stops after the interval that runs, 2 at once.
+int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel);
+
+struct PlanVerbOptions {
+  std::string campaign;
+  bool json = false;
+  bool inspect = true;  // start one local agent and let it look at the targets
+  std::string log_level = "warn";
+};
+int PlanVerb(const PlanVerbOptions& options, const std::atomic<int>& cancel);
+
+struct ResultsOptions {
+  std::string runs_dir;
+  std::string run = "last";
+  std::string format = "json";  // export: json, csv, hlog
+  std::string output;           // export: file; empty: stdout
+  bool intervals = false;       // export csv: one row an interval
+  bool ids_only = false;        // list
+  std::string step;             // show: only this step
+  bool json = false;
+};
+int ResultsListVerb(const ResultsOptions& options);
+int ResultsShowVerb(const ResultsOptions& options);
+int ResultsExportVerb(const ResultsOptions& options);
+
+int HelpCampaignVerb(bool json, bool markdown);
+int VersionVerb(bool json);
+
+// One node of the command tree, for completion.
+struct CommandNode {
+  std::string name;
+  std::string help;
+  struct Option {
+    std::vector<std::string> names;  // "--json"
+    std::string help;
+    std::vector<std::string> choices;  // closed set, else empty
+    bool takes_value = false;
+    bool is_path = false;
+  };
+  std::vector<Option> options;
+  std::vector<CommandNode> commands;
+  bool takes_path = false;  // positional file
+  bool takes_run = false;   // positional run id
+};
+// The completion script for bash, zsh or fish; an empty string for another shell.
+std::string CompletionScript(const std::string& shell, const CommandNode& root);
+
+}  // namespace muster

@@ -1,0 +1,189 @@
+// muster: reads flags, wires signals, calls one verb.
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdio>
+
+#include "common/base/logging.h"
+#include "common/base/status.h"
+#include "common/base/units.h"
+#include "controller/cli/verbs.h"
+
+namespace {
+
+std::atomic<int> g_cancel{0};
+static_assert(std::atomic<int>::is_always_lock_free, "set from a signal handler");
+
+extern "C" void OnSignal(int) {
+  const int seen = g_cancel.load();
+  // The first asks for a clean end, the second for an end at once; a third is for a program that no longer answers.
+  if (seen >= 2) _exit(muster::kExitInfrastructure);
+  g_cancel.store(seen + 1);
+}
+
+void CatchSignals() {
+  struct sigaction action {};
+  action.sa_handler = OnSignal;
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+muster::LogLevel LevelOf(const std::string& name) {
+  if (name == "debug") return muster::LogLevel::kDebug;
+  if (name == "info") return muster::LogLevel::kInfo;
+  if (name == "error") return muster::LogLevel::kError;
+  return muster::LogLevel::kWarning;
+}
+
+muster::CommandNode TreeOf(const CLI::App& app) {
+  muster::CommandNode node{.name = app.get_name(), .help = app.get_description()};
+  for (const CLI::Option* option : app.get_options()) {
+    muster::CommandNode::Option out{.help = option->get_description()};
+    for (const auto& name : option->get_lnames()) out.names.push_back("--" + name);
+    for (const auto& name : option->get_snames()) out.names.push_back("-" + name);
+    if (out.names.empty()) {
+      node.takes_path |= option->get_name() == "CAMPAIGN" || option->get_name() == "campaign";
+      node.takes_run |= option->get_name() == "RUN" || option->get_name() == "run";
+      continue;
+    }
+    out.takes_value = option->get_items_expected_max() > 0;
+    out.is_path = option->get_type_name() == "PATH";
+    if (out.names.front() == "--format") out.choices = {"json", "csv", "hlog"};
+    if (out.names.front() == "--log-level") out.choices = {"debug", "info", "warn", "error"};
+    node.options.push_back(std::move(out));
+  }
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    node.commands.push_back(TreeOf(*command));
+  }
+  return node;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Distributed storage load generator: one number for the whole fleet, and the evidence beside it.",
+               "muster"};
+  app.require_subcommand(1);
+  app.footer(
+      "Exit codes: 0 ok, 1 a verdict failed, 2 usage or campaign error, 3 infrastructure.\n"
+      "Results go to stdout, progress and logs to stderr.\n\n"
+      "Examples:\n"
+      "  muster plan campaign.yaml              what would be done, and what would be overwritten\n"
+      "  muster run campaign.yaml --local 3     run it on three local agents\n"
+      "  muster results show                    the newest run\n"
+      "  muster help campaign                   every option of a campaign file");
+
+  std::string log_level = "warn";
+  app.add_option("--log-level", log_level, "Least severe log line shown: debug, info, warn or error")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
+      ->type_name("LEVEL");
+  app.fallthrough();
+
+  muster::RunVerbOptions run;
+  std::string lease = "10s";
+  CLI::App* run_app = app.add_subcommand("run", "Run a campaign and print its checked result");
+  run_app->add_option("campaign", run.campaign, "Campaign file (YAML)")->required()->type_name("PATH");
+  run_app->add_option("--local", run.local, "Local agents to start")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str()
+      ->type_name("N");
+  run_app->add_option("--runs", run.runs_dir, "Where run files lie (default: $XDG_DATA_HOME/muster/runs)")
+      ->type_name("PATH");
+  run_app->add_option("--lease", lease, "Time after which an agent that is not heard of is lost")
+      ->capture_default_str()
+      ->type_name("DURATION");
+  run_app->add_flag("--keep-raw", run.keep_raw, "Keep the agents' raw reports in the run file");
+  run_app->add_flag("--json", run.json, "Print one JSON object a line: progress, then the result");
+  run_app->add_flag("-q,--quiet", run.quiet, "No progress");
+  run_app->footer("Ctrl-C stops after the interval that runs and keeps what was measured; a second one stops at once.");
+
+  muster::PlanVerbOptions plan;
+  bool no_inspect = false;
+  CLI::App* plan_app =
+      app.add_subcommand("plan", "Show steps, time, bytes and what would be overwritten; change nothing");
+  plan_app->add_option("campaign", plan.campaign, "Campaign file (YAML)")->required()->type_name("PATH");
+  plan_app->add_flag("--no-inspect", no_inspect, "Do not look at the targets");
+  plan_app->add_flag("--json", plan.json, "Print JSON");
+
+  muster::ResultsOptions results;
+  CLI::App* results_app = app.add_subcommand("results", "List, show and export stored runs");
+  results_app->require_subcommand(1);
+  results_app->add_option("--runs", results.runs_dir, "Where run files lie (default: $XDG_DATA_HOME/muster/runs)")
+      ->type_name("PATH");
+  CLI::App* list_app = results_app->add_subcommand("list", "List runs, newest first");
+  list_app->add_flag("--json", results.json, "Print JSON");
+  list_app->add_flag("--ids", results.ids_only, "Print ids only, one a line");
+  CLI::App* show_app = results_app->add_subcommand("show", "Show a run: figures, checks, evidence");
+  show_app->add_option("run", results.run, "Run id, a unique beginning of one, `last`, or a run file")
+      ->capture_default_str()
+      ->type_name("RUN");
+  show_app->add_option("--step", results.step, "Only the step of this name or number")->type_name("STEP");
+  show_app->add_flag("--json", results.json, "Print JSON");
+  CLI::App* export_app = results_app->add_subcommand("export", "Write a run as JSON, CSV or HdrHistogram log");
+  export_app->add_option("run", results.run, "Run id, a unique beginning of one, `last`, or a run file")
+      ->capture_default_str()
+      ->type_name("RUN");
+  export_app->add_option("--format", results.format, "json, csv or hlog")
+      ->check(CLI::IsMember({"json", "csv", "hlog"}))
+      ->capture_default_str()
+      ->type_name("FORMAT");
+  export_app->add_option("-o,--output", results.output, "File to write (default: stdout)")->type_name("PATH");
+  export_app->add_flag("--intervals", results.intervals,
+                       "csv: one row an interval instead of one a step, group and kind");
+
+  CLI::App* help_app = app.add_subcommand("help", "Help on a topic");
+  help_app->require_subcommand(1);
+  bool help_json = false, help_markdown = false;
+  CLI::App* help_campaign = help_app->add_subcommand("campaign", "Every option of a campaign file");
+  help_campaign->add_flag("--json", help_json, "Print JSON");
+  help_campaign->add_flag("--markdown", help_markdown, "Print a Markdown table");
+
+  bool version_json = false;
+  CLI::App* version_app = app.add_subcommand("version", "Version, build and API range");
+  version_app->add_flag("--json", version_json, "Print JSON");
+
+  std::string shell;
+  CLI::App* completion_app = app.add_subcommand("completion", "Print a shell completion script");
+  completion_app->add_option("shell", shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+      ->type_name("SHELL");
+  completion_app->footer("bash: source <(muster completion bash)\nfish: muster completion fish | source");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? muster::kExitOk : muster::kExitUsage;
+  }
+
+  muster::InitLogging("muster", LevelOf(log_level));
+  CatchSignals();
+  if (run_app->parsed()) {
+    auto parsed = muster::ParseDuration(lease);
+    if (!parsed.ok() || *parsed < muster::kSecond) {
+      std::fprintf(stderr, "muster: --lease: %s\n",
+                   parsed.ok() ? "at least 1s [UNIT_RANGE]" : muster::FormatError(parsed.status()).c_str());
+      return muster::kExitUsage;
+    }
+    run.lease = *parsed;
+    run.log_level = log_level;
+    return muster::RunVerb(run, g_cancel);
+  }
+  if (plan_app->parsed()) {
+    plan.inspect = !no_inspect;
+    plan.log_level = log_level;
+    return muster::PlanVerb(plan, g_cancel);
+  }
+  if (list_app->parsed()) return muster::ResultsListVerb(results);
+  if (show_app->parsed()) return muster::ResultsShowVerb(results);
+  if (export_app->parsed()) return muster::ResultsExportVerb(results);
+  if (help_campaign->parsed()) return muster::HelpCampaignVerb(help_json, help_markdown);
+  if (version_app->parsed()) return muster::VersionVerb(version_json);
+  if (completion_app->parsed()) {
+    std::fputs(muster::CompletionScript(shell, TreeOf(app)).c_str(), stdout);
+    return muster::kExitOk;
+  }
+  return muster::kExitUsage;
+}

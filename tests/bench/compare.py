@@ -1,0 +1,153 @@
+"""Interleaved comparisons: muster (the real programs) against fio 3.33, a bare ring loop, one pread at a time.
+
+Every pair runs A then B on the same file within seconds; the figure is the median of the paired ratios, with its
+quartiles. CPU is that of the whole process (of muster: the agent, all its threads). Absolute figures are printed with
+the machine and are no criterion.
+"""
+import argparse
+import json
+import os
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--bin", required=True)
+parser.add_argument("--pairs", type=int, default=7)
+parser.add_argument("--seconds", type=int, default=3)
+parser.add_argument("--only", default="", help="run only the comparisons whose name matches this regular expression")
+parser.add_argument("--dir", default="/var/tmp", help="where the 1 GiB file lies: a real file system")
+options = parser.parse_args()
+BIN = os.path.abspath(options.bin)
+SIZE = 1 << 30
+
+
+def cpu_of_children():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def call(*command):
+    before = cpu_of_children()
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    return done.stdout, cpu_of_children() - before
+
+
+class Figures:
+    def __init__(self, iops, cpu_per_second, mean_ns):
+        self.iops, self.mean_ns = iops, mean_ns
+        self.per_cpu = iops / cpu_per_second
+
+
+class Bench:
+    def __init__(self, place):
+        self.place = place
+        self.data = os.path.join(place, "data")
+        self.file = None
+
+    def campaign(self, name, steps, direct):
+        path = os.path.join(self.place, f"{name}.yaml")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(f"name: bench\ntargets: {{f: {{file: {{dir: {self.data}, keep: true, direct: {str(direct).lower()}}}}}}}\n"
+                    f"steps:\n{steps}")
+        return path
+
+    def muster(self, depth, direct, fill="0x"):
+        campaign = self.campaign("bench", f"""
+  - name: read
+    target: f
+    workload: {{block: 4KiB, pattern: random, read: 100%, size: {SIZE}B}}
+    load: 1T{depth}Q
+    precondition: {{fill: {fill}}}
+    measure: {{warmup: 1s, window: {options.seconds}s}}
+""", direct)
+        out, _ = call(os.path.join(BIN, "muster"), "run", campaign, "--runs", os.path.join(self.place, "runs"), "--json")
+        step = next(json.loads(line) for line in out.splitlines() if '"event":"result"' in line)["run"]["steps"][0]
+        every = next(k for k in step["fleet"]["kinds"] if k["kind"] == "all")
+        return Figures(every["iops"], step["cpu_share"], every["response"]["mean_ns"])
+
+    def fio(self, depth, direct, batch=1):
+        args = ["fio", "--name=b", f"--filename={self.file}", "--rw=randread", "--bs=4k", f"--iodepth={depth}", f"--size={SIZE}",
+                "--ioengine=io_uring", "--fixedbufs", "--registerfiles", "--nonvectored=1", "--norandommap", "--invalidate=0",
+                "--thread", "--time_based", f"--runtime={options.seconds}", "--ramp_time=1", f"--direct={int(direct)}",
+                "--output-format=json", "--group_reporting"]
+        if batch > 1:
+            args += [f"--iodepth_batch_submit={batch}", f"--iodepth_batch_complete_min=1", f"--iodepth_batch_complete_max={batch}"]
+        out, _ = call(*args)
+        job = json.loads(out[out.index("{"):])["jobs"][0]
+        # fio's own usr_cpu and sys_cpu are shares of the measured time; whole process: one thread does all work.
+        return Figures(job["read"]["iops"], (job["usr_cpu"] + job["sys_cpu"]) / 100, job["read"]["clat_ns"]["mean"] + job["read"]["slat_ns"]["mean"])
+
+    def loop(self, program, depth, direct, *more):
+        args = [os.path.join(BIN, program), "--file", self.file, "--size", str(SIZE), "--qd", str(depth), "--seconds", str(options.seconds)]
+        out, cpu = call(*args, *(["--direct"] if direct else []), *more)
+        found = dict(re.findall(r"([a-zA-Z_0-9.]+)[=: ]+([0-9.]+)", out))
+        return Figures(float(found["iops"]), float(found["iops"]) / float(found["iops_per_cpu_s"]), float(found["mean_ns"]))
+
+
+def compare(name, aim, a, b, figure, at_most=False):
+    """Prints the median of the paired ratios of figure(a) to figure(b)."""
+    if not re.search(options.only, name):
+        return
+    ratios, firsts, seconds = [], [], []
+    for pair in range(options.pairs):
+        # Every other pair runs in the other order: neither side always comes after the other.
+        if pair % 2 == 0:
+            first, second = a(), b()
+        else:
+            second, first = b(), a()
+        firsts.append(figure(first))
+        seconds.append(figure(second))
+        ratios.append(firsts[-1] / seconds[-1])
+    ratios.sort()
+    median = statistics.median(ratios)
+    low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+    met = median <= aim if at_most else median >= aim
+    print(f"| {name} | {median:.2f} | {low:.2f} .. {high:.2f} | {'<=' if at_most else '>='} {aim:.2f} | {'yes' if met else 'NO'} "
+          f"| {statistics.median(firsts):,.0f} / {statistics.median(seconds):,.0f} |", flush=True)
+
+
+def machine():
+    model = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "unknown CPU")
+    fs = subprocess.run(["df", "--output=fstype", options.dir], capture_output=True, text=True).stdout.split()[-1]
+    return f"{model}, {os.cpu_count()} CPUs, Linux {os.uname().release}, {fs}; {options.pairs} pairs of {options.seconds} s"
+
+
+def main():
+    place = tempfile.mkdtemp(prefix="muster-bench-", dir=options.dir)
+    try:
+        bench = Bench(place)
+        bench.muster(32, False, fill="1x")
+        found = [os.path.join(d, f) for d, _, files in os.walk(bench.data) for f in files if os.path.getsize(os.path.join(d, f)) == SIZE]
+        bench.file = found[0]
+        print(machine())
+        print("| 4K random read | median ratio | quartiles | aim | met | muster / other |\n|---|---|---|---|---|---|", flush=True)
+        per_cpu = lambda f: f.per_cpu
+        mean = lambda f: f.mean_ns
+        for direct, where, aim in ((False, "page cache", 2.0), (True, "O_DIRECT", 1.8)):
+            compare(f"IOPS per CPU-second, {where}, QD 32, against fio", aim, lambda: bench.muster(32, direct), lambda: bench.fio(32, direct), per_cpu)
+        compare("IOPS per CPU-second, page cache, QD 32, against fio with batches of 16", 1.05, lambda: bench.muster(32, False), lambda: bench.fio(32, False, 16), per_cpu)
+        for direct, where in ((False, "page cache"), (True, "O_DIRECT")):
+            compare(f"IOPS per CPU-second, {where}, QD 32, against a bare ring loop", 0.85, lambda: bench.muster(32, direct), lambda: bench.loop("bare_ring", 32, direct), per_cpu)
+        for direct, where in ((False, "page cache"), (True, "O_DIRECT")):
+            compare(f"mean latency ns, {where}, QD 1, against fio", 1.03, lambda: bench.muster(1, direct), lambda: bench.fio(1, direct), mean, at_most=True)
+            compare(f"mean latency ns, {where}, QD 1, against one pread at a time", 1.25, lambda: bench.muster(1, direct), lambda: bench.loop("bare_ring", 1, direct, "--pread"), mean, at_most=True)
+        for program, what in (("pacer_bench", "pacer lateness p99, 100 k/s Poisson, against a bare spin loop (aim <= 1.2)"),
+                              ("engine_bench", "null backend, QD 32 (aim 10 M ops/s on one core)"),
+                              ("recorder_bench", "recorder (aim 15 ns an operation)")):
+            if not re.search(options.only, what):
+                continue
+            args = {"pacer_bench": [], "engine_bench": ["--null", "--qd", "32", "--seconds", str(options.seconds)],
+                    "recorder_bench": ["--benchmark_min_time=0.5"]}[program]
+            print(f"\n{what}:\n" + call(os.path.join(BIN, program), *args)[0], flush=True)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+main()
