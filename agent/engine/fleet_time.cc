@@ -7,8 +7,7 @@ namespace muster {
 // A sequence lock whose payload is atomic itself: odd versions are being written. Readers retry; one writer.
 void FleetTime::Set(const Estimate& estimate) {
   const uint32_t version = version_.load(std::memory_order_relaxed);
-  version_.store(version + 1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
+  version_.store(version + 1, std::memory_order_relaxed);  // seen by whoever sees any of the release stores below
   offset_.store(estimate.offset, std::memory_order_release);
   error_.store(estimate.error, std::memory_order_release);
   taken_.store(estimate.taken, std::memory_order_release);

@@ -212,6 +212,7 @@ std::vector<InitiatorTotals> IntervalCollector::Totals(const std::vector<bool>& 
     }
   }
   std::vector<InitiatorTotals> result;
+  result.reserve(totals.size());
   for (const auto& [index, sum] : totals) result.push_back(sum);
   return result;
 }

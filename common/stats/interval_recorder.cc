@@ -18,10 +18,11 @@ size_t KindsOf(const RecorderShape& shape) {
 
 // Tables and recorder objects of one set, pages apart.
 size_t TableBytes(const RecorderShape& shape) {
+  constexpr size_t kPointer = sizeof(void*);  // an entry of the set's table
   const size_t recorders = shape.initiators * KindsOf(shape) * (shape.open_loop ? 2 : 1);
   return sizeof(IntervalSet) + recorders * sizeof(KindRecorder) +
-         shape.initiators * (sizeof(InitiatorFigures) + (shape.open_loop ? sizeof(PagedHistogram) : 0) +
-                             kOpKinds * 2 * sizeof(KindRecorder*));
+         shape.initiators *
+             (sizeof(InitiatorFigures) + (shape.open_loop ? sizeof(PagedHistogram) : 0) + kOpKinds * 2 * kPointer);
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ TEST_CASE("the depth of due operations is exact without storing them") {
       }
     }
     for (int k = 0; k < 5; ++k) {
-      const InitiatorDelta& initiator = rig.All()[k].initiators[0];
+      const InitiatorDelta initiator = rig.All()[k].initiators[0];
       CHECK(Uint128ToString(initiator.offered_integral - initiator.wire_integral) == Uint128ToString(waiting[k]));
     }
   }
