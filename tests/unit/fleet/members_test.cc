@@ -1,0 +1,160 @@
+#include "controller/fleet/members.h"
+
+#include <catch2/catch.hpp>
+
+#include "common/base/status.h"
+
+namespace muster {
+namespace {
+
+HelloInfo Hello(const std::string& id, uint64_t instance, const std::string& host = "host-a") {
+  return {.api_min = 1,
+          .api_max = 2,
+          .build = "agent-build",
+          .agent_id = id,
+          .instance = instance,
+          .host_id = host,
+          .boot_id = "boot-" + host,
+          .hostname = host,
+          .time_namespace = 4};
+}
+
+Fleet MakeFleet() {
+  return Fleet({.api_min = 1,
+                .api_max = 1,
+                .build = "controller-build",
+                .lease = 10 * kSecond,
+                .boot_id = "boot-ctl",
+                .time_namespace = 4,
+                .max_agents = 3});
+}
+
+ErrorInfo Refusal(Fleet& fleet, const HelloInfo& hello) {
+  const auto member = fleet.Admit(hello, 77, 0);
+  REQUIRE_FALSE(member.ok());
+  return GetErrorInfo(member.status());
+}
+
+TEST_CASE("an agent is admitted with the highest version both speak and a full lease") {
+  Fleet fleet = MakeFleet();
+  const auto member = fleet.Admit(Hello("a", 1), 5, 100 * kSecond);
+  REQUIRE(member.ok());
+  CHECK(member->api == 1);
+  CHECK(member->lease_end == 110 * kSecond);
+  CHECK(fleet.Find("a")->link_id == 5);
+}
+
+TEST_CASE("refusals name what is wrong and are remembered once") {
+  Fleet fleet = MakeFleet();
+  REQUIRE(fleet.Admit(Hello("a", 1), 1, 0).ok());
+
+  HelloInfo next = Hello("b", 2);
+  next.api_min = 2;
+  next.api_max = 3;
+  ErrorInfo refused = Refusal(fleet, next);
+  CHECK(refused.code == "API_VERSION");
+  CHECK_THAT(refused.message, Catch::Contains("2..3") && Catch::Contains("1..1") && Catch::Contains("agent-build") &&
+                                  Catch::Contains("controller-build"));
+  Refusal(fleet, next);
+  CHECK(fleet.Refusals().size() == 1);
+
+  refused = Refusal(fleet, Hello("a", 2, "host-b"));
+  CHECK(refused.code == "AGENT_ID_TAKEN");
+  CHECK_THAT(refused.message, Catch::Contains("host-a") && Catch::Contains("host-b"));
+
+  HelloInfo turned = Hello("c", 3);
+  turned.api_min = 2;
+  turned.api_max = 1;
+  CHECK(Refusal(fleet, turned).code == "HELLO_INVALID");
+  CHECK(Refusal(fleet, Hello("", 3)).code == "HELLO_INVALID");
+  CHECK(Refusal(fleet, Hello("c", 0)).code == "HELLO_INVALID");
+
+  REQUIRE(fleet.Admit(Hello("c", 3), 3, 0).ok());
+  REQUIRE(fleet.Admit(Hello("d", 4), 4, 0).ok());
+  CHECK(Refusal(fleet, Hello("e", 5)).code == "FLEET_FULL");
+  CHECK(fleet.size() == 3);
+}
+
+TEST_CASE("refusals kept are bounded") {
+  Fleet fleet = MakeFleet();
+  for (int i = 0; i < 100; ++i) {
+    HelloInfo next = Hello("b" + std::to_string(i), 2);
+    next.api_min = next.api_max = 9;
+    Refusal(fleet, next);
+  }
+  CHECK(fleet.Refusals().size() == 32);
+}
+
+TEST_CASE("a lease runs from the receipt of the last Beat") {
+  Fleet fleet = MakeFleet();
+  REQUIRE(fleet.Admit(Hello("a", 1), 1, 0).ok());
+  fleet.OnBeat("a", 1, {.seq = 1, .t1 = 0}, 4 * kSecond, 4 * kSecond);
+  CHECK(fleet.Expired(14 * kSecond - 1).empty());
+  CHECK(fleet.Expired(14 * kSecond) == std::vector<std::string>{"a"});
+  // A Beat over another link, or of nobody, extends nothing.
+  fleet.OnBeat("a", 2, {.seq = 2}, 13 * kSecond, 13 * kSecond);
+  fleet.OnBeat("x", 1, {.seq = 2}, 13 * kSecond, 13 * kSecond);
+  CHECK(fleet.Expired(14 * kSecond).size() == 1);
+  CHECK_FALSE(fleet.Remove("a", 2));
+  CHECK(fleet.Remove("a", 1));
+  CHECK(fleet.Expired(kNever).empty());
+  // Gone: the id is free again.
+  CHECK(fleet.Admit(Hello("a", 9, "host-b"), 3, 0).ok());
+}
+
+// Beats once a second; the agent's clock is `offset` behind the controller's, `way` one way.
+struct Beater {
+  Nanos offset = 0, way = kMillisecond;
+  uint64_t seq = 0;
+  Nanos t4 = 0;
+  std::vector<std::string> Beat(Fleet& fleet, const std::string& id, uint64_t link, Nanos at) {
+    ++seq;
+    const Nanos t2 = at + way;
+    const Nanos t3 = t2 + 10 * kMicrosecond;
+    const BeatInfo beat{.seq = seq, .t1 = at - offset, .previous_seq = seq - 1, .previous_t4 = seq > 1 ? t4 : 0};
+    t4 = t3 + way - offset;
+    return fleet.OnBeat(id, link, beat, t2, t3);
+  }
+};
+
+TEST_CASE("clocks of one boot id and time namespace must agree, said once until they do again") {
+  Fleet fleet = MakeFleet();
+  REQUIRE(fleet.Admit(Hello("a", 1), 1, 0).ok());
+  REQUIRE(fleet.Admit(Hello("b", 2), 2, 0).ok());
+  Beater a{.offset = 5 * kSecond};
+  Beater b{.offset = 5 * kSecond};
+  for (Nanos at = 0; at < 5 * kSecond; at += kSecond) {
+    CHECK(a.Beat(fleet, "a", 1, at).empty());
+    CHECK(b.Beat(fleet, "b", 2, at).empty());
+  }
+  CHECK(fleet.Find("a")->clock.offset == 5 * kSecond);
+  b.offset = 6 * kSecond;
+  b.way = 100 * kMicrosecond;  // a better probe, so it is the one in use
+  int told = 0;
+  for (Nanos at = 5 * kSecond; at < 10 * kSecond; at += kSecond) {
+    for (const std::string& text : b.Beat(fleet, "b", 2, at)) {
+      ++told;
+      CHECK_THAT(text, Catch::Contains("agents b and a"));
+    }
+  }
+  CHECK(told == 1);
+}
+
+TEST_CASE("an agent on the controller's own host must measure 0 within its error") {
+  Fleet fleet = MakeFleet();
+  HelloInfo hello = Hello("a", 1);
+  hello.boot_id = "boot-ctl";
+  REQUIRE(fleet.Admit(hello, 1, 0).ok());
+  Beater sound{.offset = 0};
+  for (Nanos at = 0; at < 3 * kSecond; at += kSecond) CHECK(sound.Beat(fleet, "a", 1, at).empty());
+  Beater wrong{.offset = kSecond, .way = kMicrosecond};
+  wrong.seq = 3;
+  int told = 0;
+  for (Nanos at = 3 * kSecond; at < 6 * kSecond; at += kSecond) {
+    told += static_cast<int>(wrong.Beat(fleet, "a", 1, at).size());
+  }
+  CHECK(told == 1);
+}
+
+}  // namespace
+}  // namespace muster
