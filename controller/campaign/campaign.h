@@ -42,10 +42,10 @@ absl::StatusOr<LoadedCampaign> LoadCampaignText(const std::string& file, const s
 
 // Checks what single fields cannot (contradictory options, names that do not exist, sets too small ...) and compiles
 // the sweeps into steps. Typed errors with place: CONTRADICTION, UNKNOWN_TARGET, DUPLICATE_STEP, DUPLICATE_POINT,
-// SET_TOO_SMALL, WINDOW_NOT_WHOLE, BLOCK_NOT_ALIGNED, MISSING_KEY, UNIT_RANGE, PLAN_TOO_LARGE (10,000 steps, 65,536
-// objects of a target, 2,000,000 objects in all steps). A swept point that cannot be measured is a step with
-// skip_reason as long as another point of its step can. Each step has its own seed, mixed from the campaign's and its
-// index, so that a point does not repeat the accesses of the one before. Pure, thread-safe.
+// SET_TOO_SMALL, SET_TOO_LARGE, WINDOW_NOT_WHOLE, BLOCK_NOT_ALIGNED, MISSING_KEY, UNIT_RANGE, PLAN_TOO_LARGE (10,000
+// steps, 65,536 objects of a target, 2,000,000 objects in all steps). A swept point that cannot be measured is a step
+// with skip_reason as long as another point of its step can. Each step has its own seed, mixed from the campaign's and
+// its index, so that a point does not repeat the accesses of the one before. Pure, thread-safe.
 absl::StatusOr<Plan> Compile(const LoadedCampaign& campaign);
 
 // `muster help campaign`: every option with unit, limits, default and one line, from the descriptors. Markdown table

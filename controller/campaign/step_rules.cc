@@ -13,6 +13,7 @@ constexpr uint64_t kMaxTotal = uint64_t{1} << 50;    // the limit of `size`: 102
 constexpr uint64_t kMaxWarmupIntervals = 1'000'000;  // as MeasureSpec takes them
 constexpr uint64_t kMaxWindowIntervals = 10'000'000;
 constexpr uint64_t kSector = 512;
+constexpr uint64_t kDeviceEnds = uint64_t{2} << 20;  // labelled devices: no I/O to the first and last MiB
 
 class StepChecker {
  public:
@@ -206,6 +207,20 @@ class StepChecker {
                     fmt::format("{} for each of {} initiators is more than 1024TiB in all",
                                 FormatSize(w.size_per_initiator()), shape_.initiators_max));
     }
+    CheckFits(size ? "workload.size" : "workload.size_per_initiator");
+  }
+
+  // The size of a device is known here only where the campaign names it.
+  void CheckFits(const std::string& option) {
+    const auto* block = std::get_if<BlockTarget>(&target_.kind);
+    if (block == nullptr || !block->overwrite.has_value()) return;
+    const uint64_t device = block->overwrite->size;
+    const uint64_t room = device > kDeviceEnds ? device - kDeviceEnds : 0;
+    if (shape_.size <= room) return;
+    problems_.Add(campaign_.At(Path(option)), "SET_TOO_LARGE",
+                  fmt::format("a working set of {} does not fit a device of {}: its first and last MiB are not used",
+                              FormatSize(shape_.size), FormatSize(device)),
+                  fmt::format("At most {}.", FormatSize(room)));
   }
 
   uint32_t WholeIntervals(const std::string& option, uint64_t length, uint64_t least, uint64_t most) {

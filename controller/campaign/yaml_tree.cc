@@ -288,7 +288,9 @@ std::string Friendly(const std::string& message) {
   }
   if (message == YAML::ErrorMsg::EOF_IN_SCALAR) return "the file ends inside a quoted text";
   if (message == YAML::ErrorMsg::UNKNOWN_ANCHOR) return "aliases (*name) are not supported";
-  return message;
+  // Some of its texts repeat a character of the file after a colon.
+  const bool printable = std::all_of(message.begin(), message.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
+  return printable ? message : message.substr(0, message.find(':'));
 }
 
 }  // namespace

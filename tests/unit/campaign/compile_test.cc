@@ -17,7 +17,7 @@ std::string WithStep(const std::string& step) {
          "  one: {file: {dir: /srv/one}}\n"
          "  each: {file: {dir: /srv/each, files: per_initiator}}\n"
          "  own: {file: {dir: /srv/own, files: per_stream}}\n"
-         "  disk: {block: {device: /dev/sdx}}\n"
+         "  disk: {block: {device: /dev/sdx, overwrite: {id: X, size: 10MiB}}}\n"
          "steps:\n"
          "  - name: s\n" +
          step;
@@ -136,6 +136,9 @@ TEST_CASE("values that no single field shows to be wrong") {
        "at least 2MiB"},
       {"    target: cal\n    workload: {size_per_initiator: 1024TiB}\n    sweep: {initiators: [1, 2]}\n", "UNIT_RANGE",
        "c.yaml:12:36", "1024TiB in all"},
+      {"    target: disk\n    workload: {size: 8388609}\n", "SET_TOO_LARGE", "c.yaml:12:22", "At most 8MiB."},
+      {"    target: disk\n    workload: {size_per_initiator: 3MiB}\n    sweep: {initiators: [1, 3]}\n", "SET_TOO_LARGE",
+       "c.yaml:12:36", "At most 8MiB."},
       {"    target: own\n    workload: {size: 1TiB}\n    load: 65535T1Q\n    sweep: {initiators: 2}\n",
        "PLAN_TOO_LARGE", "c.yaml:10:5", "131070 files"},
   };

@@ -44,6 +44,7 @@ TEST_CASE("YAML that no campaign needs is refused where it stands") {
       {"colon in a text", "name: a: b\n", "YAML_SYNTAX", "c.yaml:1:8", "needs quotes"},
       {"indentation", "targets:\n   a: {}\n  b: {}\n", "YAML_SYNTAX", "c.yaml:3:3", "indentation"},
       {"quote", "name: \"abc", "YAML_SYNTAX", "c.yaml:1:11", "ends inside a quoted text"},
+      {"escape", "name: \"\\\n\\q\"\n", "YAML_SYNTAX", "c.yaml:2:3", "unknown escape character"},
       {"control character", "name: a\nseed: \x04\x31\n", "YAML_SYNTAX", "c.yaml:2:7", "0x04"},
       {"NUL", std::string("name: a\0b\n", 10), "YAML_SYNTAX", "c.yaml:1:8", "0x00"},
       {"lone carriage return", "name: a\rb\n", "YAML_SYNTAX", "c.yaml:1:8", "0x0d"},

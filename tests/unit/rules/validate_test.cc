@@ -9,11 +9,12 @@
 #include "muster/v1/agent_link.pb.h"
 
 namespace {
-// Counts this thread's allocations while a test asks for it.
+// Counts this thread's allocations while a test asks for it. Sanitizers bring their own operators: nothing is counted.
 thread_local bool g_counting = false;
 thread_local size_t g_allocations = 0;
 }  // namespace
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void* operator new(size_t size) {
   if (g_counting) ++g_allocations;
   if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
@@ -94,12 +95,16 @@ TEST_CASE("good messages pass without an allocation") {
   REQUIRE(PlaceOf(ValidateMessage(prepare)) == "OK");
   g_allocations = 0;
   g_counting = true;
+  const std::string control(100, 'x');  // an allocation: the counter counts
   const bool report_ok = ValidateMessage(report).ok();
   const bool prepare_ok = ValidateMessage(prepare).ok();
   g_counting = false;
   CHECK(report_ok);
   CHECK(prepare_ok);
-  CHECK(g_allocations == 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  CHECK(g_allocations == 1);
+#endif
+  CHECK(control.size() == 100);
 }
 
 TEST_CASE("the place of a wrong field is its path") {
