@@ -37,6 +37,7 @@ class PlainView : public QuietView {
   void OnPhase(const Step& step, PhaseKind phase, Nanos expected) override {
     step_ = fmt::format("step {}/{} {}", step.index + 1, steps_, step.name);
     last_ = 0;
+    interval_ = -1;
     Print(fmt::format("{}: {}{}", step_, PhaseKindName(phase),
                       expected > 0 ? ", " + FormatDuration(expected / kSecond * kSecond) : ""));
   }
@@ -49,7 +50,9 @@ class PlainView : public QuietView {
                       fill.eta ? ", ETA " + FormatDuration(*fill.eta / kSecond * kSecond) : ""));
   }
   void OnLive(const Step&, const LiveFigures& f) override {
-    if (clock_.Now() - last_ < kSecond) return;
+    // One line an interval, and at most two a second.
+    if (f.interval == interval_ || clock_.Now() - last_ < kSecond / 2) return;
+    interval_ = f.interval;
     last_ = clock_.Now();
     Print(fmt::format("{}: interval {}{} {} IOPS {}/s p50 {} p99 {} p99.9 {}{}{}", step_, f.interval,
                       f.in_window ? "" : " (warm-up)", FormatCount(f.iops), FormatBytesHuman(f.bytes_per_second),
@@ -69,6 +72,7 @@ class PlainView : public QuietView {
   const size_t steps_;
   const Clock& clock_;
   std::string step_;
+  int64_t interval_ = -1;
   Nanos last_ = 0;
 };
 
