@@ -38,6 +38,7 @@ std::string KindText(const YamlNode& node) {
 
 std::vector<std::string> KeysOf(const Descriptor& type) {
   std::vector<std::string> keys;
+  keys.reserve(static_cast<size_t>(type.field_count()));
   for (int i = 0; i < type.field_count(); ++i) keys.push_back(type.field(i)->name());
   return keys;
 }
@@ -46,7 +47,7 @@ std::vector<std::string> KeysOf(const Descriptor& type) {
 std::string OwnerOf(const Descriptor& type, const std::string& key, const std::string& path) {
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
-    const std::string here = Join(path, field.name());
+    std::string here = Join(path, field.name());
     if (field.name() == key) return here;
     if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
     const Descriptor& inner =
@@ -105,7 +106,7 @@ class Binder {
   // Returns the option that was probably meant, or nothing.
   std::string AddUnknownKey(const YamlEntry& entry, const Descriptor& type, const std::string& what) {
     const std::vector<std::string> choices = KeysOf(type);
-    const std::string near = DidYouMean(entry.key, choices);
+    std::string near = DidYouMean(entry.key, choices);
     std::string next;
     if (!near.empty()) {
       next = fmt::format("Did you mean {}?", QuoteText(near));

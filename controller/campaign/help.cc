@@ -86,7 +86,8 @@ void Collect(const Descriptor& type, const std::string& path, const std::string&
     const Descriptor& inner =
         field.is_map() ? *field.message_type()->map_value()->message_type() : *field.message_type();
     const std::string suffix = field.is_map() ? ".NAME" : field.is_repeated() ? "[]" : "";
-    Collect(inner, (path.empty() ? "" : path + ".") + field.name() + suffix, RuleOf(field).rule.help(), groups);
+    Collect(inner, fmt::format("{}{}{}{}", path, path.empty() ? "" : ".", field.name(), suffix),
+            RuleOf(field).rule.help(), groups);
   }
 }
 

@@ -26,6 +26,7 @@ void operator delete(void* p) noexcept {
 void operator delete(void* p, size_t /*size*/) noexcept {
   std::free(p);
 }
+#endif
 
 namespace muster {
 namespace {
