@@ -35,7 +35,7 @@ if [ "$status" -le 1 ] && [ -e "$runs" ]; then
     "$muster" results --runs "$runs" export last --format $format --output "build/exports/quickstart.$format"
   done
   echo "exports:  build/exports/quickstart.{json,csv,hlog}"
-  echo "see also: $muster results --runs build/runs show    $muster plan deploy/quickstart.yaml    $muster help campaign"
+  echo "see also: $muster results --runs build/runs show last    $muster help campaign"
 fi
 echo "quickstart took $((SECONDS - started)) s, exit $status"
 exit $status
