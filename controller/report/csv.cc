@@ -68,7 +68,7 @@ void StepTitles(CsvRow& row) {
 
 std::string SweepText(const Step& step) {
   std::string out;
-  for (const auto& [name, value] : step.sweep_point) out += (out.empty() ? "" : ";") + name + "=" + value;
+  for (const auto& [name, value] : step.sweep_point) out += fmt::format("{}{}={}", out.empty() ? "" : ";", name, value);
   return out;
 }
 

@@ -27,7 +27,7 @@ std::vector<std::string> RunIds(const std::string& runs_dir) {
   const std::filesystem::directory_iterator end;
   while (!error && at != end) {
     const std::string id = at->path().filename().string();
-    if (Exists(runs_dir + "/" + id + "/run.db")) ids.push_back(id);
+    if (Exists(fmt::format("{}/{}/run.db", runs_dir, id))) ids.push_back(id);
     at.increment(error);
   }
   std::sort(ids.begin(), ids.end(), std::greater<>());  // ids begin with their time
