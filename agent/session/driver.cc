@@ -1,6 +1,7 @@
 #include "agent/session/driver.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 
 #include "agent/session/driver_work.h"
@@ -10,10 +11,10 @@
 namespace muster::agent {
 namespace {
 
-// Interval deltas of the longest stall that is bridged (the session thread not scheduled): 64 at one an interval of
-// 100 ms and more. Messages share the places.
+// Messages and interval deltas: a stall of the session thread of 25 s at the shortest interval is bridged.
 constexpr size_t kInboxEvents = 256;
-constexpr size_t kInboxReserve = 64;
+constexpr size_t kInboxAcks = 2 * 64;  // twice the window of reports
+constexpr size_t kInboxKept = 64;
 
 class Driver final : public SessionDriver, private LinkListener {
  public:
@@ -49,12 +50,14 @@ class Driver final : public SessionDriver, private LinkListener {
     if (!inbox_.Push(BadMessage{.link = link, .key = std::move(key), .status = std::move(status)})) Flooded(link);
   }
   void OnAck(uint64_t link, uint64_t committed, absl::Status error) override {
-    if (!inbox_.Push(AckArrived{.link = link, .committed = committed, .error = std::move(error)})) Flooded(link);
+    if (!inbox_.PushAnswer(AckArrived{.link = link, .committed = committed, .error = std::move(error)})) Flooded(link);
   }
   void OnLost(uint64_t link, absl::Status why) override {
     inbox_.PushKept(LinkLost{.link = link, .why = std::move(why)});
   }
+  // Once a link: a flood must not fill the places of what has to be kept.
   void Flooded(uint64_t link) {
+    if (flooded_link_.exchange(link) == link) return;
     inbox_.PushKept(LinkLost{.link = link,
                              .why = MakeError(absl::StatusCode::kResourceExhausted,
                                               {.code = "LINK_FLOODED",
@@ -103,11 +106,12 @@ class Driver final : public SessionDriver, private LinkListener {
   const Clock& clock_;
   FleetTime fleet_;
   LeaseEnd lease_{0};
-  Inbox<Event> inbox_{kInboxEvents, kInboxReserve};
+  Inbox<Event> inbox_{kInboxEvents, kInboxAcks, kInboxKept};
   SessionMachine machine_;
   WorkThread work_;
   ControllerLink* link_ = nullptr;
   uint64_t link_number_ = 0;
+  std::atomic<uint64_t> flooded_link_{0};  // links count from 1
   std::optional<Result> result_;
 };
 

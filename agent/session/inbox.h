@@ -11,16 +11,19 @@
 
 namespace muster::agent {
 
-// The session thread's one bounded queue. Ordinary events (messages, interval deltas) are refused beyond `capacity`;
-// those that must not be lost and are few by construction (a phase's end, an answer of the work thread, a lost link)
-// have `reserve` places more. Order is kept between both. Thread-safe; pushing never blocks.
+// The session thread's one bounded queue, in order. What may come in any number (messages, interval deltas) has
+// `ordinary` places; acknowledgements, as many as a window holds, have `answers` more; what must not be lost and is few
+// by construction (a phase's end, an answer of the work thread, a lost link) has `kept` more still, so that neither can
+// keep it out. Thread-safe; pushing never blocks and says false when there is no place.
 template <typename Event>
 class Inbox {
  public:
-  Inbox(size_t capacity, size_t reserve) : capacity_(capacity), reserve_(reserve) {}
+  Inbox(size_t ordinary, size_t answers, size_t kept)
+      : ordinary_(ordinary), answers_(ordinary + answers), kept_(ordinary + answers + kept) {}
 
-  bool Push(Event event) { return PushBelow(std::move(event), capacity_); }
-  bool PushKept(Event event) { return PushBelow(std::move(event), capacity_ + reserve_); }
+  bool Push(Event event) { return PushBelow(std::move(event), ordinary_); }
+  bool PushAnswer(Event event) { return PushBelow(std::move(event), answers_); }
+  bool PushKept(Event event) { return PushBelow(std::move(event), kept_); }
 
   // Waits until `timeout` has passed at most.
   std::optional<Event> Pop(Nanos timeout) {
@@ -43,8 +46,9 @@ class Inbox {
     return true;
   }
 
-  const size_t capacity_;
-  const size_t reserve_;
+  const size_t ordinary_;
+  const size_t answers_;
+  const size_t kept_;
   std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<Event> events_;

@@ -289,7 +289,7 @@ void SessionMachine::DropLink(const absl::Status& why) {
   burst_until_ = kNever;
   unanswered_.clear();
   if (was_up) {
-    Do(Note{LogLevel::kWarning, "the link has ended: " + FormatError(why)});
+    Do(Note{exit_wanted_ ? LogLevel::kInfo : LogLevel::kWarning, "the link has ended: " + FormatError(why)});
     if (options_.once && !exit_wanted_) {
       exit_wanted_ = true;
       exit_code_ = 3;

@@ -1,0 +1,167 @@
+// The program itself: flags, exit codes, and how it ends.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "tests/integration/agent_link/fake_controller.h"
+
+#ifdef MUSTER_AGENT_BINARY
+namespace muster {
+namespace {
+
+class Process {
+ public:
+  explicit Process(std::vector<std::string> args, int inherit_fd = -1) {
+    args.insert(args.begin(), MUSTER_AGENT_BINARY);
+    std::vector<char*> argv;
+    for (auto& arg : args) argv.push_back(arg.data());
+    argv.push_back(nullptr);
+    int out[2];
+    REQUIRE(pipe2(out, O_CLOEXEC) == 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 2);
+    if (inherit_fd >= 0) posix_spawn_file_actions_adddup2(&actions, inherit_fd, 9);
+    REQUIRE(posix_spawn(&pid_, args[0].c_str(), &actions, nullptr, argv.data(), environ) == 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(out[1]);
+    output_ = out[0];
+  }
+  ~Process() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    close(output_);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  void Signal(int signal) const { kill(pid_, signal); }
+  // The exit code; -1 when it has not ended within 20 s, 1000 + signal when killed.
+  int Wait() {
+    const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+    REQUIRE(fd >= 0);
+    pollfd ended{fd, POLLIN, 0};
+    const int ready = poll(&ended, 1, 20'000);
+    close(fd);
+    if (ready != 1) return -1;
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  }
+  std::string Output() const {  // after Wait
+    std::string text(65536, '\0');
+    const ssize_t got = read(output_, text.data(), text.size());
+    text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+    return text;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int output_ = -1;
+};
+
+TEST_CASE("wrong usage is exit 2 and says what is wrong") {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{}, "--controller"},
+      {{"--controller", "localhost:99"}, "unix:/path"},
+      {{"--controller", "unix:/x", "--allow-root", "relative"}, "--allow-root"},
+      {{"--controller", "unix:/x", "--allow-device", "sda"}, "--allow-device"},
+      {{"--controller", "unix:/x", "--max-buffer-memory", "many"}, "--max-buffer-memory"},
+      {{"--controller", "unix:/x", "--exit-with-fd", "88"}, "--exit-with-fd"},
+      {{"--controller", "unix:/x", "--pin", "maybe"}, "--pin"},
+      {{"--no-such-flag"}, "--no-such-flag"},
+  };
+  for (const auto& [args, text] : cases) {
+    Process agent(args);
+    INFO(text);
+    CHECK(agent.Wait() == 2);
+    CHECK(agent.Output().find(text) != std::string::npos);
+  }
+}
+
+TEST_CASE("help and version are exit 0") {
+  Process help({"--help"});
+  CHECK(help.Wait() == 0);
+  const std::string text = help.Output();
+  for (const char* option : {"--controller", "--id", "--allow-root", "--allow-device", "--workers",
+                             "--max-buffer-memory", "--pin", "--exit-with-fd", "--once", "--log-level", "--version"}) {
+    CHECK(text.find(option) != std::string::npos);
+  }
+  CHECK(text.find("--test-api") == std::string::npos);
+  Process version({"--version"});
+  CHECK(version.Wait() == 0);
+  CHECK(version.Output().find("API 1..1") != std::string::npos);
+}
+
+TEST_CASE("the process ends with the pipe of the one who started it, in the middle of a load") {
+  FakeController controller;
+  int life[2];
+  REQUIRE(pipe2(life, O_CLOEXEC) == 0);
+  Process agent({"--controller", controller.address(), "--exit-with-fd", "9", "--id", "local-1"}, life[0]);
+  close(life[0]);
+  REQUIRE(controller.WaitBeats(1));
+  controller.Say(AttachNull());
+  REQUIRE(controller.Next());
+  controller.Say(PrepareMeasure(10'000));
+  REQUIRE(controller.Next());
+  controller.Say(StartAt(SteadyClock::Get().Now() + 100 * kMillisecond));
+  REQUIRE(controller.NextReport());
+  close(life[1]);
+  CHECK(agent.Wait() == 0);
+}
+
+TEST_CASE("SIGTERM ends the process with 0") {
+  FakeController controller;
+  Process agent({"--controller", controller.address(), "--id", "local-1"});
+  REQUIRE(controller.WaitBeats(1));
+  agent.Signal(SIGTERM);
+  CHECK(agent.Wait() == 0);
+}
+
+TEST_CASE("with --once: goodbye is exit 0, a vanished controller exit 3") {
+  FakeController controller;
+  Process agent({"--controller", controller.address(), "--once", "--id", "local-1"});
+  REQUIRE(controller.WaitBeats(1));
+  controller.Say(Bye());
+  CHECK(agent.Wait() == 0);
+
+  FakeController other;
+  Process left({"--controller", other.address(), "--once", "--id", "local-1"});
+  REQUIRE(other.WaitBeats(1));
+  other.Vanish();
+  CHECK(left.Wait() == 3);
+}
+
+TEST_CASE("an agent of another API version is refused, stays up, and says why once") {
+  FakeController controller;
+  controller.greet = [](const v1::Hello& hello) {
+    v1::HelloReply reply;
+    CHECK(hello.api_min() == 7);
+    CHECK(hello.api_max() == 9);
+    reply.mutable_error()->set_kind(9);
+    reply.mutable_error()->set_code("API_VERSION");
+    reply.mutable_error()->set_message("7..9 and 1..1");
+    return reply;
+  };
+  Process agent({"--controller", controller.address(), "--test-api", "7-9", "--id", "local-1"});
+  REQUIRE(controller.WaitHellos(1));
+  agent.Signal(SIGTERM);
+  CHECK(agent.Wait() == 0);
+  CHECK(agent.Output().find("7..9 and 1..1") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace muster
+#endif
