@@ -123,8 +123,10 @@ LoopDevice::LoopDevice(const std::string& image, uint64_t bytes, uint32_t sector
     path_ = fmt::format("/dev/loop{}", number);
     const int fd = open(path_.c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0) {
-      err = errno;
-      break;
+      // ENXIO: somebody's device of that number is just being detached.
+      if (errno != ENXIO) err = errno;
+      sched_yield();
+      continue;
     }
     loop_config config{};
     config.fd = static_cast<uint32_t>(file);

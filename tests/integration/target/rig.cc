@@ -84,7 +84,7 @@ Mount::Mount(const std::string& device, const char* type) {
   static const bool entered =
       unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
   REQUIRE(entered);
-  REQUIRE(mount(device.c_str(), point().c_str(), type, 0, nullptr) == 0);
+  REQUIRE(mount(device.c_str(), point().c_str(), type, MS_RDONLY, nullptr) == 0);
 }
 
 Mount::~Mount() {

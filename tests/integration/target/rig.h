@@ -51,7 +51,8 @@ class DeviceRig {
   std::unique_ptr<LoopDevice> device_;
 };
 
-// The device mounted on a directory of its own, in a mount namespace of this process.
+// The device mounted read-only (ext4 writes in the background otherwise, and the tests compare every byte) on a
+// directory of its own, in a mount namespace of this process.
 class Mount {
  public:
   explicit Mount(const std::string& device, const char* type = "ext4");
