@@ -1,4 +1,6 @@
 // What Compile makes of a right campaign.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <set>
@@ -183,7 +185,7 @@ TEST_CASE("the size an error or a skip names is enough, and one block less is no
       if (target == "each" && layout == "shared") continue;
       for (const std::string pattern : {"random", "sequential"}) {
         const auto step = [&](const std::string& size) {
-          return kTargets + Step("a", target, "size: " + size + ", layout: " + layout + ", pattern: " + pattern,
+          return kTargets + Step("a", target, fmt::format("size: {}, layout: {}, pattern: {}", size, layout, pattern),
                                  "load: 5T1Q, sweep: {initiators: [3, 7]}");
         };
         const auto loaded = LoadCampaignText("c.yaml", step("512"));
