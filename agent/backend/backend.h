@@ -22,7 +22,7 @@ struct IoOp {
   uint8_t* buffer = nullptr;  // from the worker's pool; owned by the engine; untouched by it until completion
   uint64_t tag = 0;           // handed back in the completion
   uint32_t bytes = 0;
-  uint32_t object = 0;        // slot
+  uint32_t object = 0;  // slot
   IoKind kind = IoKind::kRead;
   uint16_t flags = 0;
   uint32_t buffer_index = 0;  // of the registered region the buffer lies in
@@ -40,11 +40,11 @@ struct IoCompletion {
 
 // An opened object. Descriptors are owned by agent/target and outlive every backend that uses them.
 struct BackendObject {
-  int fd = -1;                    // -1 for null
-  uint64_t size = 0;              // bytes an operation may touch: [0, size) in the offsets of IoOp
-  uint64_t base = 0;              // bytes the backend adds to every offset (a labelled device is used from 1 MiB on);
-                                  // with a base, operations beyond `size` must be refused (EINVAL)
-  uint32_t logical_block = 512;   // alignment the object needs
+  int fd = -1;                   // -1 for null
+  uint64_t size = 0;             // bytes an operation may touch: [0, size) in the offsets of IoOp
+  uint64_t base = 0;             // bytes the backend adds to every offset (a labelled device is used from 1 MiB on);
+                                 // with a base, operations beyond `size` must be refused (EINVAL)
+  uint32_t logical_block = 512;  // alignment the object needs
   bool is_block_device = false;
 };
 
@@ -55,14 +55,14 @@ struct BufferRegion {
 };
 
 struct BackendLimits {
-  uint32_t depth = 1;             // operations the engine will ever have outstanding here
+  uint32_t depth = 1;  // operations the engine will ever have outstanding here
   Nanos op_timeout = 90 * kSecond;
 };
 
 // Capabilities and negotiated parameters, as found at Open; goes into the result as (name, value) pairs.
 struct BackendDescription {
   uint32_t max_outstanding = 0;
-  uint32_t max_transfer = 0;      // bytes; 0: no limit of its own
+  uint32_t max_transfer = 0;  // bytes; 0: no limit of its own
   bool registered_buffers = false;
   bool registered_files = false;
   std::vector<std::pair<std::string, std::string>> parameters;  // e.g. ("ring flags", "SINGLE_ISSUER|DEFER_TASKRUN")

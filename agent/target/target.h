@@ -19,26 +19,26 @@ struct AllowList {
 
 // What inspection found; the material of `muster plan` and of guard refusals. Reads only.
 struct TargetInspection {
-  std::string target;         // name
-  std::string place;          // "/dev/sdb" or "/var/tmp/bench"
-  std::string identity;       // WWID, serial, backing file, or directory
-  uint64_t size = 0;          // of the device; free space for directories
-  std::string found;          // "blank", "muster label, generation 3", "ext4 file system \"data\"", "new directory" ...
-  bool writable = false;      // the guard would let a writing step begin
-  std::string verdict;        // one sentence: why (not)
-  std::string would_write;    // what a writing step would overwrite or create
-  absl::Status refusal;       // typed error when !writable: TARGET_MOUNTED, TARGET_HELD, TARGET_SWAP,
-                              // TARGET_HAS_DATA, TARGET_WRONG_ID, TARGET_WRONG_SIZE, NOT_ALLOWED, DIR_NOT_OURS ...
+  std::string target;       // name
+  std::string place;        // "/dev/sdb" or "/var/tmp/bench"
+  std::string identity;     // WWID, serial, backing file, or directory
+  uint64_t size = 0;        // of the device; free space for directories
+  std::string found;        // "blank", "muster label, generation 3", "ext4 file system \"data\"", "new directory" ...
+  bool writable = false;    // the guard would let a writing step begin
+  std::string verdict;      // one sentence: why (not)
+  std::string would_write;  // what a writing step would overwrite or create
+  absl::Status refusal;     // typed error when !writable: TARGET_MOUNTED, TARGET_HELD, TARGET_SWAP,
+                            // TARGET_HAS_DATA, TARGET_WRONG_ID, TARGET_WRONG_SIZE, NOT_ALLOWED, DIR_NOT_OURS ...
 };
 
 struct AttachRequest {
   std::string run;
   Target target;
   std::vector<ObjectSpec> objects;
-  bool writes = false;       // any step of the run writes or trims it
-  bool guard = false;        // this agent runs the guard, labels (or marks) and holds the exclusive descriptor
-  uint64_t generation = 0;   // !guard && writes: the label generation the guard agent answered; compared again
-  uint64_t min_block = 4096; // smallest block of the campaign on this target: alignment is checked against it
+  bool writes = false;        // any step of the run writes or trims it
+  bool guard = false;         // this agent runs the guard, labels (or marks) and holds the exclusive descriptor
+  uint64_t generation = 0;    // !guard && writes: the label generation the guard agent answered; compared again
+  uint64_t min_block = 4096;  // smallest block of the campaign on this target: alignment is checked against it
 };
 
 // An attached target: open descriptors by slot. Descriptors stay valid until Detach or destruction.

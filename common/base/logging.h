@@ -1,8 +1,8 @@
 #pragma once
+#include <fmt/format.h>
+
 #include <string>
 #include <string_view>
-
-#include <fmt/format.h>
 
 namespace muster {
 

@@ -43,7 +43,9 @@ class Rng {
     return result;
   }
   // Uniform in [0, bound), bound > 0; multiply-shift (Lemire 2019), bias below 2^-64 * bound.
-  uint64_t Below(uint64_t bound) { return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * bound) >> 64); }
+  uint64_t Below(uint64_t bound) {
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * bound) >> 64);
+  }
   // Uniform in [0, 1), 53 bits.
   double Unit() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
   // Exponential with the given mean; never infinite.

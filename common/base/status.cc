@@ -23,18 +23,25 @@ std::string Render(const ErrorInfo& info) {
 
 absl::StatusCode KindOf(int err) {
   switch (err) {
-    case ENOENT: return absl::StatusCode::kNotFound;
+    case ENOENT:
+      return absl::StatusCode::kNotFound;
     case EACCES:
-    case EPERM: return absl::StatusCode::kPermissionDenied;
+    case EPERM:
+      return absl::StatusCode::kPermissionDenied;
     case ENOSPC:
     case EDQUOT:
     case ENOMEM:
     case EMFILE:
-    case ENFILE: return absl::StatusCode::kResourceExhausted;
-    case EEXIST: return absl::StatusCode::kAlreadyExists;
-    case EBUSY: return absl::StatusCode::kFailedPrecondition;
-    case EINVAL: return absl::StatusCode::kInvalidArgument;
-    default: return absl::StatusCode::kInternal;
+    case ENFILE:
+      return absl::StatusCode::kResourceExhausted;
+    case EEXIST:
+      return absl::StatusCode::kAlreadyExists;
+    case EBUSY:
+      return absl::StatusCode::kFailedPrecondition;
+    case EINVAL:
+      return absl::StatusCode::kInvalidArgument;
+    default:
+      return absl::StatusCode::kInternal;
   }
 }
 
@@ -68,7 +75,9 @@ ErrorInfo GetErrorInfo(const absl::Status& status) {
   return info;
 }
 
-std::string FormatError(const absl::Status& status) { return Render(GetErrorInfo(status)); }
+std::string FormatError(const absl::Status& status) {
+  return Render(GetErrorInfo(status));
+}
 
 absl::Status AtPlace(const absl::Status& status, std::string_view place) {
   if (status.ok()) return status;

@@ -36,8 +36,8 @@ absl::Status ErrnoError(int err, std::string_view what, std::string_view place, 
 
 #define MUSTER_CONCAT_(a, b) a##b
 #define MUSTER_CONCAT(a, b) MUSTER_CONCAT_(a, b)
-#define MUSTER_RETURN_IF_ERROR(expr)                         \
-  do {                                                       \
+#define MUSTER_RETURN_IF_ERROR(expr)                                  \
+  do {                                                                \
     if (absl::Status status_ = (expr); !status_.ok()) return status_; \
   } while (false)
 #define MUSTER_ASSIGN_OR_RETURN(lhs, expr) MUSTER_ASSIGN_OR_RETURN_(MUSTER_CONCAT(statusor_, __LINE__), lhs, expr)

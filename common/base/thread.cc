@@ -39,7 +39,9 @@ std::vector<int> AllowedCpus() {
   return cpus;
 }
 
-void SetThreadName(const std::string& name) { pthread_setname_np(pthread_self(), name.substr(0, 15).c_str()); }
+void SetThreadName(const std::string& name) {
+  pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+}
 
 absl::Status PinThread(int cpu) {
   if (cpu < 0 || cpu >= CPU_SETSIZE) return ErrnoError(EINVAL, "pin thread", "cpu " + std::to_string(cpu));
@@ -52,9 +54,15 @@ absl::Status PinThread(int cpu) {
   return absl::OkStatus();
 }
 
-void SetTimerSlack(unsigned long nanos) { prctl(PR_SET_TIMERSLACK, nanos, 0, 0, 0); }
+void SetTimerSlack(unsigned long nanos) {
+  prctl(PR_SET_TIMERSLACK, nanos, 0, 0, 0);
+}
 
-int64_t ThreadCpuNanos() { return CpuNanos(CLOCK_THREAD_CPUTIME_ID); }
-int64_t ProcessCpuNanos() { return CpuNanos(CLOCK_PROCESS_CPUTIME_ID); }
+int64_t ThreadCpuNanos() {
+  return CpuNanos(CLOCK_THREAD_CPUTIME_ID);
+}
+int64_t ProcessCpuNanos() {
+  return CpuNanos(CLOCK_PROCESS_CPUTIME_ID);
+}
 
 }  // namespace muster

@@ -34,7 +34,7 @@ pkg_check_modules(BLKID REQUIRED IMPORTED_TARGET blkid)
 
 add_library(muster_flags INTERFACE)
 target_compile_options(muster_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers
-                       -Wno-restrict)  # g++ 12 warns falsely on "literal" + std::string at -O2
+                       -Wno-restrict -Wno-unknown-warning-option)  # g++ 12 warns falsely on "literal" + std::string at -O2
 target_include_directories(muster_flags INTERFACE ${CMAKE_SOURCE_DIR})
 target_link_libraries(muster_flags INTERFACE Threads::Threads)
 if(MUSTER_SANITIZE)

@@ -27,10 +27,10 @@ struct NullTarget {
   Nanos latency = 0;  // mean
   LatencyShape shape = LatencyShape::kConstant;
   std::vector<NullStall> stalls;
-  double error_share = 0;      // 0..1 of operations end with EIO
-  uint32_t queue_limit = 0;    // the backend is full beyond it; 0: as deep as asked
-  uint64_t size = 0;           // pretended size in bytes; 0: as large as the working set
-  bool hang = false;           // operations never complete (until Abort): for tests of deadlines
+  double error_share = 0;    // 0..1 of operations end with EIO
+  uint32_t queue_limit = 0;  // the backend is full beyond it; 0: as deep as asked
+  uint64_t size = 0;         // pretended size in bytes; 0: as large as the working set
+  bool hang = false;         // operations never complete (until Abort): for tests of deadlines
 };
 
 enum class FileLayout : uint8_t { kOne, kPerInitiator, kPerStream };
@@ -84,8 +84,8 @@ struct Workload {
   Pacing pacing = Pacing::kClosed;
   double rate = 0;  // operations per second, open loop only
   RatePer rate_per = RatePer::kFleet;
-  uint32_t max_outstanding = 1024;       // per initiator, open loop
-  Nanos overload_after = 30 * kSecond;   // oldest due operation has waited this long: OVERLOADED
+  uint32_t max_outstanding = 1024;      // per initiator, open loop
+  Nanos overload_after = 30 * kSecond;  // oldest due operation has waited this long: OVERLOADED
   uint64_t seed = 1;
 };
 
@@ -113,7 +113,7 @@ struct FillExtent {
 
 struct FillSpec {
   uint64_t block = 1 << 20;
-  uint32_t depth = 8;       // outstanding an agent
+  uint32_t depth = 8;  // outstanding an agent
   uint32_t passes = 1;
   uint64_t seed = 1;
   std::vector<FillExtent> extents;  // of this agent
@@ -128,12 +128,12 @@ struct MeasureSpec {
 // What one agent is to do in one phase that does I/O. Immutable once prepared.
 struct PhaseSpec {
   PhaseKey key;
-  std::string target;               // name; must be attached
-  std::vector<ObjectSpec> objects;  // of the target, all of them, by slot
-  std::vector<uint32_t> initiators; // fleet-wide indices of the initiators this agent carries in this phase
-  uint32_t initiator_count = 0;     // in the fleet, in this step
-  uint32_t initiator_count_max = 0; // largest rung of the sweep: partition slices are size / this
-  Nanos interval = kSecond;         // D
+  std::string target;                // name; must be attached
+  std::vector<ObjectSpec> objects;   // of the target, all of them, by slot
+  std::vector<uint32_t> initiators;  // fleet-wide indices of the initiators this agent carries in this phase
+  uint32_t initiator_count = 0;      // in the fleet, in this step
+  uint32_t initiator_count_max = 0;  // largest rung of the sweep: partition slices are size / this
+  Nanos interval = kSecond;          // D
   Nanos op_timeout = 90 * kSecond;
   std::variant<FillSpec, MeasureSpec> work;
 };
@@ -142,8 +142,8 @@ struct PhaseSpec {
 
 struct Step {
   uint32_t index = 0;
-  std::string name;          // unique: the campaign's step name, with the sweep point ("db[initiators=2,load=1T4Q]")
-  std::string campaign_step; // as written
+  std::string name;           // unique: the campaign's step name, with the sweep point ("db[initiators=2,load=1T4Q]")
+  std::string campaign_step;  // as written
   std::vector<std::pair<std::string, std::string>> sweep_point;  // ("initiators","2"), in the order written
   std::string target;
   std::vector<ObjectSpec> objects;
@@ -152,16 +152,16 @@ struct Step {
   uint32_t fill_passes = 0;  // 0: no fill phase in this step (an earlier step of the sweep filled, or none asked)
   FillSpec fill;             // extents empty here: dealt over the agents when the fill is prepared
   MeasureSpec measure;
-  bool writes = false;            // the step writes or trims in any phase: the write guard runs first
-  Nanos estimated = 0;            // fill estimated at 200 MB/s, measure exact
+  bool writes = false;                  // the step writes or trims in any phase: the write guard runs first
+  Nanos estimated = 0;                  // fill estimated at 200 MB/s, measure exact
   uint64_t bytes_written_at_least = 0;  // by fill
-  std::string skip_reason;        // not empty: the point cannot be measured and is reported as skipped
+  std::string skip_reason;              // not empty: the point cannot be measured and is reported as skipped
 };
 
 struct Plan {
-  std::string name;            // of the campaign
+  std::string name;  // of the campaign
   uint64_t seed = 1;
-  std::vector<Target> targets; // those used
+  std::vector<Target> targets;  // those used
   std::vector<Step> steps;
   Nanos interval = kSecond;
   Nanos op_timeout = 90 * kSecond;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "common/base/status.h"
 #include "common/base/units.h"
@@ -12,6 +13,27 @@
 
 namespace muster {
 namespace {
+
+// Facts are named "AGENT: WHAT". What several agents say alike is one line: "local-1, local-2: WHAT: VALUE".
+std::vector<std::string> FactLines(const std::vector<std::pair<std::string, std::string>>& facts) {
+  std::vector<std::pair<std::string, std::string>> lines;  // "WHAT: VALUE", who says so
+  std::map<std::string, size_t, std::less<>> at;
+  for (const auto& [name, value] : facts) {
+    const size_t colon = name.find(": ");
+    const std::string who = colon == std::string::npos ? "" : name.substr(0, colon);
+    const std::string what = colon == std::string::npos ? name : name.substr(colon + 2);
+    std::string said = fmt::format("{}: {}", what, value);
+    auto [found, fresh] = at.try_emplace(said, lines.size());
+    if (fresh) {
+      lines.emplace_back(std::move(said), who);
+    } else if (!who.empty()) {
+      lines[found->second].second += ", " + who;
+    }
+  }
+  std::vector<std::string> out;
+  for (const auto& [said, who] : lines) out.push_back(who.empty() ? said : fmt::format("{}: {}", who, said));
+  return out;
+}
 
 using Align = Table::Align;
 constexpr size_t kStragglersShown = 8;
@@ -205,7 +227,7 @@ std::string StepText(const StepResult& result, const std::vector<SparkPoint>& po
                                    StragglersText(figures), PrecisionText(result)}) {
     if (!block.empty()) out += block + "\n";
   }
-  for (const auto& [name, value] : result.facts) out += Printable(fmt::format("  {}: {}", name, value)) + "\n";
+  for (const auto& line : FactLines(result.facts)) out += Printable("  " + line) + "\n";
   return out;
 }
 
