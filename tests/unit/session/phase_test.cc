@@ -22,20 +22,20 @@ TEST_CASE("prepare, burst, start, run, end, hand over, next phase") {
   CHECK(rig.Said<PrepareDone>()->facts.size() == 1);
 
   rig.Tell(rig.StartIn(500 * kMillisecond));
-  const auto* started = rig.Said<StartDone>();
-  REQUIRE(started != nullptr);
-  CHECK_FALSE(started->missed);
-  CHECK(started->local_t0 + started->offset == rig.now + rig.fleet_ahead + 500 * kMillisecond);
-  CHECK(started->error > 0);
+  REQUIRE(rig.Said<StartDone>() != nullptr);
+  const StartDone started = *rig.Said<StartDone>();
+  CHECK_FALSE(started.missed);
+  CHECK(started.local_t0 + started.offset == rig.now + rig.fleet_ahead + 500 * kMillisecond);
+  CHECK(started.error > 0);
   REQUIRE(rig.Did<EngineStart>() != nullptr);
   CHECK(rig.Did<EngineStart>()->t0_fleet == rig.now + rig.fleet_ahead + 500 * kMillisecond);
-  const Nanos t0 = started->local_t0;
+  const Nanos t0 = started.local_t0;
   rig.Live(t0 - rig.now);
   CHECK(rig.machine.state() == State::kRunning);
 
   rig.Step(EngineFirstIo{.engine = rig.engine, .local = t0 + 40, .wake_lateness = 30});
   REQUIRE(rig.Said<FirstIo>() != nullptr);
-  CHECK(rig.Said<FirstIo>()->fleet - rig.Said<FirstIo>()->local == started->offset);
+  CHECK(rig.Said<FirstIo>()->fleet - rig.Said<FirstIo>()->local == started.offset);
   for (int k = 0; k < 5; ++k) {
     rig.Live(kSecond);
     IntervalDelta delta;
