@@ -89,6 +89,7 @@ class Driver {
 
 absl::Status Driver::OpenStore(const std::vector<Member>& members) {
   std::vector<RunAgent> agents;
+  agents.reserve(members.size());
   for (const Member& member : members) agents.push_back(ToRunAgent(member));
   // Shared with the thread, which may be left behind by a disk that hangs.
   auto opened = std::make_shared<BoundedQueue<absl::StatusOr<std::string>>>(1);
@@ -140,6 +141,7 @@ RunOutcome Driver::Run() {
   machine.deadlines = options_.deadlines;
   machine.judge = [](const StepFigures& figures, Nanos op_timeout) { return Evaluate(figures, op_timeout); };
   std::vector<FleetAgent> agents;
+  agents.reserve(members.size());
   for (const Member& member : members) {
     agents.push_back({.id = member.hello.agent_id,
                       .host_id = member.hello.host_id,

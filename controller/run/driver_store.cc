@@ -54,11 +54,7 @@ StoreThread::~StoreThread() {
 }
 
 bool StoreThread::TryPush(StoreOp& op) {
-  // Taken or not: the reader may go on only when it was.
-  std::shared_ptr<void> ticket = std::move(op.ticket);
-  if (shared_->queue.TryPush(std::move(op))) return true;
-  op.ticket = std::move(ticket);
-  return false;
+  return shared_->queue.TryPush(std::move(op));
 }
 
 void StoreThread::Shared::Loop(const Open& open, const std::function<void(absl::StatusOr<std::string>)>& opened) {

@@ -25,7 +25,7 @@ struct StoreOp {
   std::variant<StoreSpace, CommitReportAction, WriteIntervalAction, SealStepAction, SealPhaseAction, StoreEvent,
                FinishAction>
       what;
-  std::shared_ptr<void> ticket;  // of the report; dropped when the store's queue has taken the operation
+  std::shared_ptr<void> ticket;  // of the report; dropped when the store thread has taken the operation
 };
 
 // The one thread that touches the run file. Reports that wait together are committed in one transaction; answers go

@@ -124,7 +124,7 @@ void IoPhase::Fail(RunContext& ctx, absl::Status status) {
 
 void IoPhase::GiveUp(RunContext& ctx, Part& part, absl::Status why) {
   if (part.stage == Stage::kLost) return;
-  ctx.Lose(*part.agent, why, /*drop=*/true);
+  ctx.Lose(*part.agent, std::move(why), /*drop=*/true);
   OnLost(ctx, *part.agent);
 }
 

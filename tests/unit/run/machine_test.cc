@@ -285,6 +285,27 @@ TEST_CASE("an agent that carries nothing in this step may be lost without harm t
   CHECK(h.Code() == "LINK_BROKEN");
 }
 
+TEST_CASE("a phase that ended before it was stopped is waited for: its totals may come after the refusal of the stop") {
+  Harness h(2);
+  h.plan.steps = {OneStep(0, 2)};
+  h.Begin();
+  h.Attached("a");
+  h.Attached("b");
+  const PhaseKey key = h.Key(PhaseKind::kMeasure);
+  h.Prepared("a", key);
+  h.Prepared("b", key);
+  h.Started("a", key);
+  h.Ended("b", key, -1, {}, Oops("ENGINE"));  // its answer to Start is still under way: the attempt is undone
+  CHECK(h.sent.back() == "a: stop now");
+  h.Says("a", Refused{key, Oops("MESSAGE_STALE")});
+  CHECK(h.results.empty());
+  h.Interval("a", key, 0, {0});
+  h.Ended("a", key, 0, {0});
+  CHECK(h.did.back() == "seal 0.0");
+  CHECK(h.results.at(0).outcome == StepOutcome::kFailed);
+  CHECK(h.Code() == "ENGINE");
+}
+
 TEST_CASE("sequences: a repeated report is rejected, a gap gives the agent up") {
   Harness h(1);
   h.plan.steps = {OneStep(0, 1)};
