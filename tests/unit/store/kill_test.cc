@@ -17,6 +17,7 @@ namespace {
   uint64_t sequence = 0;
   while (true) {
     std::vector<RawReport> batch;
+    batch.reserve(24);
     for (int i = 0; i < 24; ++i) batch.push_back(Report("x", ++sequence, 7000));
     if (!(*writer)->CommitReports(batch).ok()) _exit(2);
     if (write(out, &sequence, sizeof sequence) != sizeof sequence) _exit(3);

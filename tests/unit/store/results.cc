@@ -1,7 +1,7 @@
 #include "tests/unit/store/results.h"
 
+#include <bit>
 #include <catch2/catch.hpp>
-#include <cstring>
 
 #include "common/base/rng.h"
 #include "common/base/status.h"
