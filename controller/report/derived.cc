@@ -75,8 +75,10 @@ std::string_view CheckOutcomeName(CheckOutcome outcome) {
 
 std::string LoadText(const Workload& workload) {
   if (workload.pacing == Pacing::kClosed) return FormatLoad(workload.load);
-  return fmt::format("{} {}/s{}", PacingName(workload.pacing), workload.rate,
-                     workload.rate_per == RatePer::kFleet ? "" : fmt::format(" a {}", RatePerName(workload.rate_per)));
+  const char* whose = workload.rate_per == RatePer::kInitiator ? " an initiator"
+                      : workload.rate_per == RatePer::kStream  ? " a stream"
+                                                               : "";
+  return fmt::format("{} {}/s{}", PacingName(workload.pacing), workload.rate, whose);
 }
 
 std::vector<InitiatorKind> KindsOfInitiator(const InitiatorDelta& initiator) {

@@ -45,9 +45,12 @@ std::string Describe(const StepResult& result) {
   std::string out = fmt::format("{} {} {} read", FormatSize(w.block), PatternName(w.pattern), FormatPercent(w.read));
   if (w.trim > 0) out += fmt::format(", {} trim", FormatPercent(w.trim));
   if (w.flush_every > 0) out += fmt::format(", a flush every {} writes", w.flush_every);
+  const char* whose = w.pacing == Pacing::kClosed     ? " an initiator"
+                      : w.rate_per == RatePer::kFleet ? " over the fleet"
+                                                      : "";
   out +=
-      fmt::format("; load {} an initiator; {} of {} on target {}; window {} of {} intervals of {} after {} of warm-up",
-                  LoadText(w), LayoutName(w.layout), FormatSize(w.size), result.step.target, figures.intervals,
+      fmt::format("; load {}{}; {} {} on target {}; window {} of {} intervals of {} after {} of warm-up", LoadText(w),
+                  whose, FormatSize(w.size), LayoutName(w.layout), result.step.target, figures.intervals,
                   figures.intervals_asked, FormatDuration(figures.interval), figures.first_interval);
   return Printable(out);
 }
@@ -100,6 +103,11 @@ std::string ResponseTable(const StepFigures& figures) {
 }
 
 std::string PartsTable(const StepFigures& figures) {
+  bool waited = false;
+  ForEachRow(figures, [&](const GroupFigures&, const KindFigures& kind, bool) {
+    waited = waited || kind.wait.moments().max != 0 || kind.service.count() != kind.response.count();
+  });
+  if (!waited) return "  wait (issued - due) was zero throughout; service (done - issued) equals response\n";
   Table table({{"", Align::kLeft},
                {"kind", Align::kLeft},
                {"wait mean"},

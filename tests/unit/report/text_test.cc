@@ -52,7 +52,8 @@ TEST_CASE("the details: every group and kind, checks, facts, fill, IOPS line; no
   auto text = FormatResults(*run->reader);
   REQUIRE(text.ok());
   for (const char* expected :
-       {"== db[initiators=2,load=2T8Q]: VALID", "0 (local-1)", "1 (local-2)", "read", "write", "wait (issued - due)",
+       {"== db[initiators=2,load=2T8Q]: VALID", "0 (local-1)", "1 (local-2)", "read", "write",
+        "wait (issued - due) was zero throughout", "load 2T8Q an initiator; 1GiB shared on target scratch",
         "errors  pass", "\"limit\" 0", "local-1: ring: DEFER_TASKRUN?[31m", "filled 1.00 GB in 4.0 s (250 MB/s)", "███",
         "~==", "window 2 of 2 intervals of 1s"}) {
     INFO(expected);
@@ -77,6 +78,8 @@ TEST_CASE("INVALID stands by its figures with the reason") {
   CHECK_THAT(*text, Contains("INVALID: sums: 1 is not 2"));
   CHECK_THAT(*text, Contains("missing: agent a interval 4 (gap)") && Contains("missing: 68 more"));
   CHECK_THAT(*text, Contains("lost agents: b"));
+  CHECK_THAT(*text, Contains("wait (issued - due) and service (done - issued)\n") && Contains("service mean"));
+  CHECK_THAT(*text, Contains("load poisson 12345.5/s an initiator; "));
   CHECK_THAT(*text, Contains("not ended after 8 ns"));
 }
 
