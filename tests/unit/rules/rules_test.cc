@@ -5,6 +5,7 @@
 
 #include "common/base/status.h"
 #include "muster/v1/campaign.pb.h"
+#include "muster/v1/common.pb.h"
 
 namespace muster {
 namespace {
@@ -94,7 +95,6 @@ TEST_CASE("SetScalar refuses what is not written as it must be") {
   v1::Initiators n;
   v1::FileTarget f;
   v1::Step s;
-  v1::Campaign c;
   struct Case {
     absl::Status status;
     const char* code;
@@ -131,7 +131,7 @@ TEST_CASE("SetScalar refuses what is not written as it must be") {
       {Set(s, "name", "-x"), "UNIT_SYNTAX", "name"},
       {Set(s, "name", ""), "UNIT_SYNTAX", "empty"},
       {Set(s, "name", std::string(65, 'a')), "UNIT_RANGE", "64"},
-      {Set(c, "initiators", "4"), "WRONG_TYPE", "no single value"},
+      {Set(s, "measure", "4"), "WRONG_TYPE", "no single value"},
   };
   for (const Case& c2 : cases) {
     INFO(FormatError(c2.status));
@@ -172,8 +172,8 @@ TEST_CASE("FormatField writes what SetScalar reads") {
   CHECK(FormatField(s, Field<v1::Sweep>("initiators")) == "[1, 24]");
   CHECK(FormatElement(s, Field<v1::Sweep>("initiators"), 1) == "24");
 
+#if !defined(__SANITIZE_THREAD__)  // messages with a map have another layout there than in the packaged libprotobuf
   v1::Campaign c;
-#if !defined(__SANITIZE_THREAD__)  // map fields have another layout there than in the packaged libprotobuf
   (*c.mutable_targets())["b"].mutable_file()->set_dir("/srv/a b");
   (*c.mutable_targets())["a"].mutable_null()->set_hang(true);
   // A false that is not the default is written, or it would come back as true.
@@ -181,8 +181,9 @@ TEST_CASE("FormatField writes what SetScalar reads") {
         "{a: {null: {errors: 0%, queue_limit: 0, hang: true}}, "
         "b: {file: {dir: \"/srv/a b\", direct: false, keep: false}}}");
 #endif
-  c.set_description("say \"hi\"\nnull");
-  CHECK(FormatField(c, Field<v1::Campaign>("description")) == "\"say \\\"hi\\\"\\nnull\"");
+  v1::Fact fact;
+  fact.set_value("say \"hi\"\nnull");
+  CHECK(FormatField(fact, Field<v1::Fact>("value")) == "\"say \\\"hi\\\"\\nnull\"");
 }
 
 TEST_CASE("EnumText drops the prefix of the type") {
