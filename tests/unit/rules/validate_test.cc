@@ -15,15 +15,16 @@ thread_local size_t g_allocations = 0;
 }  // namespace
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-void* operator new(size_t size) {
+// Not inlined: g++ would take the pair of malloc and free for a mismatch of new and free.
+[[gnu::noinline]] void* operator new(size_t size) {
   if (g_counting) ++g_allocations;
   if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept {
+[[gnu::noinline]] void operator delete(void* p) noexcept {
   std::free(p);
 }
-void operator delete(void* p, size_t /*size*/) noexcept {
+[[gnu::noinline]] void operator delete(void* p, size_t /*size*/) noexcept {
   std::free(p);
 }
 #endif
