@@ -150,5 +150,7 @@ struct Report {
 
 // "run R step 3 measure attempt 0"
 std::string KeyText(const PhaseKey& key);
+// Within one run: `a` names a later step, phase of a step, or attempt of a phase than `b`.
+bool IsAfter(const PhaseKey& a, const PhaseKey& b);
 
 }  // namespace muster::agent

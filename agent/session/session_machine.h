@@ -41,6 +41,26 @@ struct SessionOptions {
   ReportLog::Limits log;
 };
 
+// One phase that does I/O, from Prepare to its end.
+struct SessionPhase {
+  PhaseSpec spec;
+  uint64_t engine = 0;  // number of its engine
+  Nanos local_t0 = 0;
+  Nanos last_edge = kNever;  // local instant of the end of the last interval; kNever: none (fill)
+  Nanos progress = 0;        // last sign of life of the engine
+  uint64_t bytes_done = 0;   // fill
+  std::optional<ClockEstimate> at_start;
+  Nanos error_at_start = 0;
+  absl::Status failure;              // why the session aborted it
+  bool ready = false;                // the engine is there; the clock burst may still run
+  bool cancelled = false;            // ends before Prepared was answered; `failure` will be the answer
+  bool aborted = false;              // EngineAbort was given
+  bool lossy = false;                // a delta was dropped; the rest is dropped too
+  std::optional<EngineEnded> ended;  // the engine's threads are being joined
+  uint64_t memory_bytes = 0;
+  Facts facts;
+};
+
 // The agent's session with its controller: Step(event, now) -> actions. Pure: no I/O, no thread, no clock of its own.
 // Not thread-safe; the driver's session thread owns it.
 //
@@ -62,24 +82,6 @@ class SessionMachine {
   bool link_up() const { return link_up_; }
 
  private:
-  struct Phase {
-    PhaseSpec spec;
-    uint64_t engine = 0;  // number of its engine
-    Nanos local_t0 = 0;
-    Nanos last_edge = kNever;  // local instant of the end of the last interval; kNever: none (fill)
-    Nanos progress = 0;        // last sign of life of the engine
-    uint64_t bytes_done = 0;   // fill
-    std::optional<ClockEstimate> at_start;
-    Nanos error_at_start = 0;
-    absl::Status failure;              // why the session aborted it
-    bool ready = false;                // the engine is there; the clock burst may still run
-    bool cancelled = false;            // ends before Prepared was answered; `failure` will be the answer
-    bool aborted = false;              // EngineAbort was given
-    bool lossy = false;                // a delta was dropped; the rest is dropped too
-    std::optional<EngineEnded> ended;  // the engine's threads are being joined
-    uint64_t memory_bytes = 0;
-    Facts facts;
-  };
   enum class Work : uint8_t { kNone, kAttach, kInspect, kDetach, kPrepare, kRelease };
 
   // session_machine.cc: dispatch, time, link
@@ -187,7 +189,7 @@ class SessionMachine {
   std::optional<PhaseKey> last_key_;   // of the last Attach or Prepare accepted
   std::optional<PhaseKey> ended_key_;  // of the last phase that has ended
   Nanos hand_over_by_ = kNever;        // its reports are to be committed by then
-  std::optional<Phase> phase_;
+  std::optional<SessionPhase> phase_;
   uint64_t engines_ = 0;
   ReportLog log_;
 

@@ -31,7 +31,7 @@ bool IsFill(const PhaseSpec& spec) {
 void SessionMachine::OnMessage(const Prepare& message, Nanos) {
   const PhaseKey& key = message.spec.key;
   if (!CheckKey(key, "Prepare")) return;
-  if (last_key_ && key <= *last_key_) return Refuse(key, Stale("Prepare", key, KeyText(*last_key_)));
+  if (last_key_ && !IsAfter(key, *last_key_)) return Refuse(key, Stale("Prepare", key, KeyText(*last_key_)));
   if (targets_.count(message.spec.target) == 0) {
     return Refuse(key, MakeError(absl::StatusCode::kFailedPrecondition, {.code = "TARGET_NOT_ATTACHED",
                                                                          .place = "target " + message.spec.target,
@@ -124,7 +124,7 @@ void SessionMachine::OnMessage(const Start& message, Nanos) {
     done.local_t0 = std::max(message.t0_fleet, -kNever) - estimate.offset;
     return Tell(done);
   }
-  Phase& phase = *phase_;
+  SessionPhase& phase = *phase_;
   phase.local_t0 = done.local_t0 = message.t0_fleet - estimate.offset;
   phase.progress = phase.local_t0;
   phase.at_start = estimate;
@@ -151,7 +151,7 @@ void SessionMachine::OnMessage(const Stop& message, Nanos) {
   }
   if (message.now || state_ == State::kPrepared) return AbortPhase(absl::OkStatus());
   if (state_ == State::kDraining) return;  // past its last edge already
-  Phase& phase = *phase_;
+  SessionPhase& phase = *phase_;
   Do(EngineStopAfter{.interval = message.after_interval});
   const Nanos asked = phase.local_t0 + (message.after_interval + 1) * phase.spec.interval;
   // The engine ends at an edge that is not past.
@@ -172,7 +172,7 @@ Nanos SessionMachine::RunDeadline() const {
 }
 
 void SessionMachine::CheckPhaseTime() {
-  Phase& phase = *phase_;
+  SessionPhase& phase = *phase_;
   const PhaseKey key = phase.spec.key;
   switch (state_) {
     case State::kPrepared:
@@ -207,7 +207,7 @@ void SessionMachine::CheckPhaseTime() {
 }
 
 void SessionMachine::AbortPhase(const absl::Status& why) {
-  Phase& phase = *phase_;
+  SessionPhase& phase = *phase_;
   if (phase.failure.ok()) phase.failure = why;
   if (phase.aborted || phase.ended) return;
   phase.aborted = true;
@@ -226,7 +226,7 @@ void SessionMachine::On(const EngineFirstIo& event) {
 
 void SessionMachine::On(const EngineInterval& event) {
   if (!IsCurrent(event.engine)) return;
-  Phase& phase = *phase_;
+  SessionPhase& phase = *phase_;
   // A fill moves when bytes do (EngineProgress); empty intervals of a hung target are no progress there.
   if (!IsFill(phase.spec)) phase.progress = std::max(phase.progress, now_);
   if (state_ == State::kRunning) Go(State::kRunning, RunDeadline());
@@ -295,7 +295,7 @@ void SessionMachine::On(const ReleaseFinished& event) {
 }
 
 void SessionMachine::EndPhase(PhaseTotals totals, const absl::Status& status) {
-  const Phase& phase = *phase_;
+  const SessionPhase& phase = *phase_;
   PhaseEnded ended{.totals = std::move(totals), .status = phase.failure.ok() ? status : phase.failure};
   const ClockEstimate at_end = in_use_.value_or(ClockEstimate{});
   ended.offset_at_start = phase.at_start ? phase.at_start->offset : at_end.offset;

@@ -21,7 +21,7 @@ absl::Status Overdue(std::string code, std::string place, std::string_view what)
 void SessionMachine::OnMessage(const Attach& message, Nanos) {
   if (!CheckKey(message.key, "Attach")) return;
   const std::string& target = message.request.target.name;
-  if (last_key_ && !run_.empty() && message.key <= *last_key_) {
+  if (last_key_ && !run_.empty() && !IsAfter(message.key, *last_key_)) {
     return Refuse(message.key, MakeError(absl::StatusCode::kFailedPrecondition,
                                          {.code = "MESSAGE_STALE",
                                           .place = "Attach",

@@ -23,6 +23,7 @@ class Process {
   explicit Process(std::vector<std::string> args, int inherit_fd = -1) {
     args.insert(args.begin(), MUSTER_AGENT_BINARY);
     std::vector<char*> argv;
+    argv.reserve(args.size() + 1);
     for (auto& arg : args) argv.push_back(arg.data());
     argv.push_back(nullptr);
     int out[2];

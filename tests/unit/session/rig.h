@@ -27,7 +27,7 @@ class Rig {
     o.hello = {.api_min = 1, .api_max = 1, .build = "b", .agent_id = "a1"};
     return o;
   }
-  explicit Rig(SessionOptions o = Defaults()) : options(o), machine(o) {}
+  explicit Rig(const SessionOptions& o = Defaults()) : options(o), machine(o) {}
 
   void Step(const Event& event) {
     last = machine.Step(event, now);

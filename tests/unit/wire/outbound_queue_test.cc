@@ -164,6 +164,7 @@ TEST_CASE("threads push while another completes") {
     }
   });
   std::vector<std::thread> pushers;
+  pushers.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     pushers.emplace_back([&, t] {
       for (int i = 0; i < kEach;) {
