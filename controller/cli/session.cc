@@ -45,10 +45,14 @@ absl::StatusOr<std::unique_ptr<LocalSession>> StartLocalSession(const Plan& plan
   agents.devices.assign(devices.begin(), devices.end());
   MUSTER_ASSIGN_OR_RETURN(session->agents, LocalAgents::Spawn(agents));
 
-  if (absl::Status status = session->server->WaitForAgents(count, 30 * kSecond, cancel); !status.ok()) {
-    // An agent that could not start says more than "it is missing".
+  // Short waits: an agent that could not start says more, and sooner, than "it is missing" after half a minute.
+  const SteadyClock& clock = SteadyClock::Get();
+  const Nanos deadline = clock.Now() + 30 * kSecond;
+  for (;;) {
+    absl::Status status = session->server->WaitForAgents(count, 200 * kMillisecond, cancel);
+    if (status.ok()) break;
     if (absl::Status ended = session->agents->Check(); !ended.ok()) return ended;
-    return status;
+    if (GetErrorInfo(status).code != "AGENTS_MISSING" || clock.Now() >= deadline) return status;
   }
   return session;
 }
