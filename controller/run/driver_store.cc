@@ -111,6 +111,7 @@ void StoreThread::Shared::Commit(CommitReportAction first) {
 }
 
 void StoreThread::Shared::Do(StoreOp op) {
+  op.ticket.reset();
   if (auto* finish = std::get_if<FinishAction>(&op.what)) {
     const absl::Status status = writer->Finish(finish->outcome, finish->message, WallMicros());
     if (!status.ok()) Answer(status, Tick{});

@@ -16,6 +16,8 @@ class FakeWriter final : public RunWriter {
   struct Shared {
     std::promise<void> open_gate;
     std::shared_future<void> gate{open_gate.get_future()};
+    std::promise<void> reached;  // the first transaction is at the gate
+    bool seen = false;
     std::atomic<int> transactions{0}, reports{0}, finished{0}, events{0};
     std::atomic<bool> full{false};
   };
@@ -24,6 +26,7 @@ class FakeWriter final : public RunWriter {
   absl::Status WritePlan(const Plan&) override { return absl::OkStatus(); }
   absl::Status WriteAgent(const RunAgent&) override { return absl::OkStatus(); }
   absl::Status CommitReports(const std::vector<RawReport>& reports) override {
+    if (!std::exchange(shared_->seen, true)) shared_->reached.set_value();
     shared_->gate.wait();
     if (shared_->full) {
       return MakeError(absl::StatusCode::kResourceExhausted,
@@ -81,22 +84,21 @@ struct Bench {
 TEST_CASE("a full queue refuses, keeps the ticket, and commits what it took in few transactions") {
   Bench bench;
   CHECK(bench.opened.get_future().get().value() == "/fake/run.db");
-  // The disk hangs: the thread holds one report, the queue the others.
-  uint64_t sequence = 0;
+  // The disk hangs: the thread holds one report, the queue as many as it takes.
   auto ticket = std::make_shared<int>(0);
-  for (;;) {
+  uint64_t sequence = 1;
+  bench.Push(Commit(sequence, ticket));
+  bench.disk->reached.get_future().get();
+  CHECK(ticket.use_count() == 1);  // taken: its link may read on
+  for (; sequence <= StoreThread::kQueue; ++sequence) {
     StoreOp op = Commit(sequence + 1, ticket);
-    if (!bench.thread.TryPush(op)) {
-      // Once more after a moment in which the thread may have taken the first one out.
-      CHECK(op.ticket == ticket);
-      if (sequence > StoreThread::kQueue) break;
-      std::this_thread::yield();
-      continue;
-    }
-    ++sequence;
-    REQUIRE(sequence <= StoreThread::kQueue + 200);
+    REQUIRE(bench.thread.TryPush(op));
   }
-  CHECK(ticket.use_count() > static_cast<long>(StoreThread::kQueue));  // what waits keeps its link from reading on
+  StoreOp op = Commit(sequence + 1, ticket);
+  CHECK_FALSE(bench.thread.TryPush(op));
+  CHECK(op.ticket == ticket);
+  op = {};
+  CHECK(ticket.use_count() == 1 + static_cast<long>(StoreThread::kQueue));  // what waits keeps its link from reading on
   bench.disk->open_gate.set_value();
   uint64_t committed = 0;
   while (committed < sequence) {
