@@ -3,11 +3,11 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
-#include <cstdio>
 
 #include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "controller/cli/output.h"
 #include "controller/cli/verbs.h"
 
 namespace {
@@ -25,7 +25,12 @@ extern "C" void OnSignal(int) {
 void CatchSignals() {
   struct sigaction action {};
   action.sa_handler = OnSignal;
-  for (int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+    // What the caller has set to be ignored stays ignored: that is how nohup works.
+    struct sigaction inherited {};
+    sigaction(number, nullptr, &inherited);
+    if (inherited.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
+  }
   signal(SIGPIPE, SIG_IGN);
 }
 
@@ -61,7 +66,9 @@ muster::CommandNode TreeOf(const CLI::App& app) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+namespace {
+
+int RunMain(int argc, char** argv) {
   CLI::App app{"Distributed storage load generator: one number for the whole fleet, and the evidence beside it.",
                "muster"};
   app.require_subcommand(1);
@@ -163,8 +170,8 @@ int main(int argc, char** argv) {
   if (run_app->parsed()) {
     auto parsed = muster::ParseDuration(lease);
     if (!parsed.ok() || *parsed < muster::kSecond) {
-      std::fprintf(stderr, "muster: --lease: %s\n",
-                   parsed.ok() ? "at least 1s [UNIT_RANGE]" : muster::FormatError(parsed.status()).c_str());
+      muster::Err("muster: --lease: {}\n",
+                  parsed.ok() ? "at least 1s [UNIT_RANGE]" : muster::FormatError(parsed.status()));
       return muster::kExitUsage;
     }
     run.lease = *parsed;
@@ -182,8 +189,17 @@ int main(int argc, char** argv) {
   if (help_campaign->parsed()) return muster::HelpCampaignVerb(help_json, help_markdown);
   if (version_app->parsed()) return muster::VersionVerb(version_json);
   if (completion_app->parsed()) {
-    std::fputs(muster::CompletionScript(shell, TreeOf(app)).c_str(), stdout);
+    muster::PutOut(muster::CompletionScript(shell, TreeOf(app)));
     return muster::kExitOk;
   }
   return muster::kExitUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int code = RunMain(argc, argv);
+  if (muster::FlushOut()) return code;
+  muster::PutErr("muster: standard output could not be written, results are missing from it [OUTPUT_FAILED]\n");
+  return code == muster::kExitOk ? muster::kExitInfrastructure : code;
 }

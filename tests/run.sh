@@ -26,11 +26,11 @@ jobs=$(nproc)
 
 say() { printf '[%4d s] %s\n' "$SECONDS" "$*"; }
 
-# build PRESET [cmake arguments]
+# build PRESET [targets]
 build() {
   local preset=$1; shift
   say "building $preset"
-  if ! { cmake --preset "$preset" -DMUSTER_BUILD_TESTS=ON "$@" && cmake --build "build/$preset" --parallel "$jobs"; } >"$logs/build-$preset.log" 2>&1; then
+  if ! { cmake --preset "$preset" -DMUSTER_BUILD_TESTS=ON && cmake --build "build/$preset" --parallel "$jobs" ${1:+--target "$@"}; } >"$logs/build-$preset.log" 2>&1; then
     grep -E 'error|Error|FAILED' "$logs/build-$preset.log" | head -40
     tail -n 20 "$logs/build-$preset.log"
     say "FAILED to build $preset, log: $logs/build-$preset.log"
@@ -108,8 +108,8 @@ case "$mode" in
   ci)
     format
     build release && run release release '^(unit|conformance|sim|integration|e2e|fuzz)$'
-    build asan && run asan asan '^(unit|sim|integration|fuzz)$' ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
-    build tsan && run tsan tsan '^(unit|sim)$' TSAN_OPTIONS=halt_on_error=1
+    build asan tests_unit tests_sim tests_integration tests_fuzz && run asan asan '^(unit|sim|integration|fuzz)$' ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
+    build tsan tests_unit tests_sim && run tsan tsan '^(unit|sim)$' TSAN_OPTIONS=halt_on_error=1
     ;;
   long)
     build release && tidy && run release release '.*' MUSTER_LONG=1

@@ -195,17 +195,22 @@ void WorkerLoop::Complete(const IoCompletion& completion) {
   KindTotals& totals = group.totals[static_cast<size_t>(slot.op.kind)];
   KindRecorder& recorder = set_->At(slot.group, slot.op.kind, slot.in_window);
   const auto response = static_cast<uint64_t>(stamp_ - slot.due);
-  if (__builtin_expect(completion.outcome == IoOutcome::kOk, 1)) {
+  IoOutcome outcome = completion.outcome;
+  // A kernel path cannot take an operation back: what comes after the op timeout has timed out all the same.
+  if (__builtin_expect(stamp_ - slot.issued > config_.op_timeout && outcome == IoOutcome::kOk, 0)) {
+    outcome = IoOutcome::kTimeout;
+  }
+  if (__builtin_expect(outcome == IoOutcome::kOk, 1)) {
     ++totals.completed;
     totals.bytes += slot.op.bytes;
     recorder.RecordOk(response, static_cast<uint64_t>(slot.issued - slot.due), slot.op.bytes);
     if (fill_) fill_->Done(slot.op);
   } else {
-    ++(completion.outcome == IoOutcome::kAborted ? totals.aborted : totals.failed);
-    recorder.RecordFailure(static_cast<Outcome>(completion.outcome), completion.native_code, response);
-    if (fill_ && result_.failed_outcome == IoOutcome::kOk && completion.outcome != IoOutcome::kAborted) {
+    ++(outcome == IoOutcome::kAborted ? totals.aborted : totals.failed);
+    recorder.RecordFailure(static_cast<Outcome>(outcome), completion.native_code, response);
+    if (fill_ && result_.failed_outcome == IoOutcome::kOk && outcome != IoOutcome::kAborted) {
       result_.failed_op = slot.op;
-      result_.failed_outcome = completion.outcome;
+      result_.failed_outcome = outcome;
       result_.failed_code = completion.native_code;
     }
   }

@@ -5,20 +5,21 @@
 #include "common/wire/version.h"
 #include "controller/campaign/campaign.h"
 #include "controller/cli/json_events.h"
+#include "controller/cli/output.h"
 #include "controller/cli/verbs.h"
 
 namespace muster {
 
 int HelpCampaignVerb(bool json, bool markdown) {
-  fmt::print("{}\n", json ? CampaignHelpJson() : CampaignHelp(markdown));
+  Out("{}\n", json ? CampaignHelpJson() : CampaignHelp(markdown));
   return kExitOk;
 }
 
 int VersionVerb(bool json) {
   if (json) {
-    fmt::print("{}\n", JsonVersion(std::string(BuildString()), kApiMin, kApiMax));
+    Out("{}\n", JsonVersion(std::string(BuildString()), kApiMin, kApiMax));
   } else {
-    fmt::print("muster {} (API {}..{})\n", BuildString(), kApiMin, kApiMax);
+    Out("muster {} (API {}..{})\n", BuildString(), kApiMin, kApiMax);
   }
   return kExitOk;
 }

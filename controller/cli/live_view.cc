@@ -12,6 +12,7 @@
 
 #include "common/base/units.h"
 #include "controller/cli/json_events.h"
+#include "controller/cli/output.h"
 
 namespace muster {
 namespace {
@@ -68,7 +69,7 @@ class PlainView : public QuietView {
   void OnNote(const std::string& text) override { Print(text); }
 
  private:
-  static void Print(const std::string& line) { fmt::print(stderr, "{}\n", line); }
+  static void Print(const std::string& line) { Err("{}\n", line); }
   const size_t steps_;
   const Clock& clock_;
   std::string step_;
@@ -89,8 +90,8 @@ class JsonView : public QuietView {
 
  private:
   static void Print(const std::string& line) {
-    fmt::print("{}\n", line);
-    std::fflush(stdout);
+    Out("{}\n", line);
+    FlushOut();
   }
 };
 
@@ -98,7 +99,7 @@ class LiveView : public RunView {
  public:
   LiveView(const Plan& plan, const Clock& clock) : plan_(plan), clock_(clock) {
     state_.steps = plan.steps.size();
-    fmt::print(stderr, "\x1b[?25l");
+    Err("\x1b[?25l");
     painter_ = std::thread([this] { Paint(); });
   }
   ~LiveView() override { Close(); }
@@ -162,7 +163,7 @@ class LiveView : public RunView {
     }
     wake_.notify_all();
     painter_.join();
-    fmt::print(stderr, "\x1b[?25h");
+    Err("\x1b[?25h");
     std::fflush(stderr);
   }
 
@@ -174,11 +175,11 @@ class LiveView : public RunView {
       wake_.wait_for(lock, std::chrono::milliseconds(500), [this] { return closed_; });
     }
     Erase();
-    for (const auto& line : lines_above_) fmt::print(stderr, "{}\n", line);
+    for (const auto& line : lines_above_) Err("{}\n", line);
     lines_above_.clear();
   }
   void Erase() {
-    if (drawn_ > 0) fmt::print(stderr, "\x1b[{}A\r\x1b[J", drawn_);
+    if (drawn_ > 0) Err("\x1b[{}A\r\x1b[J", drawn_);
     drawn_ = 0;
   }
   void Draw() {
@@ -195,11 +196,11 @@ class LiveView : public RunView {
       state_.run_remaining += std::max<Nanos>(0, state_.phase_expected - state_.phase_elapsed);
     if (state_.fill && state_.fill->eta) state_.run_remaining += *state_.fill->eta;
     Erase();
-    for (const auto& line : lines_above_) fmt::print(stderr, "{}\n", line);
+    for (const auto& line : lines_above_) Err("{}\n", line);
     lines_above_.clear();
     if (state_.step_number == 0) return;
     const auto lines = DrawLive(state_, width - 1);
-    for (const auto& line : lines) fmt::print(stderr, "{}\n", line);
+    for (const auto& line : lines) Err("{}\n", line);
     drawn_ = lines.size();
     std::fflush(stderr);
   }

@@ -6,6 +6,7 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "controller/cli/json_events.h"
+#include "controller/cli/output.h"
 #include "controller/cli/session.h"
 #include "controller/cli/verbs.h"
 
@@ -14,19 +15,19 @@ namespace {
 
 void PrintViews(const std::vector<TargetView>& views) {
   if (views.empty()) return;
-  fmt::print("\ntargets, looked at read only:\n");
+  Out("\ntargets, looked at read only:\n");
   for (const TargetView& v : views) {
-    fmt::print("  {} on {} ({})\n", v.target, v.host, v.agent);
+    Out("  {} on {} ({})\n", v.target, v.host, v.agent);
     if (!v.place.empty()) {
-      fmt::print("    place:  {}{}{}\n", v.place, v.identity.empty() ? "" : ", id " + v.identity,
-                 v.size > 0 ? fmt::format(", {} B", v.size) : "");
+      Out("    place:  {}{}{}\n", v.place, v.identity.empty() ? "" : ", id " + v.identity,
+          v.size > 0 ? fmt::format(", {} B", v.size) : "");
     }
-    if (!v.found.empty()) fmt::print("    found:  {}\n", v.found);
-    if (!v.would_write.empty()) fmt::print("    writes: {}\n", v.would_write);
+    if (!v.found.empty()) Out("    found:  {}\n", v.found);
+    if (!v.would_write.empty()) Out("    writes: {}\n", v.would_write);
     if (v.refusal.ok()) {
-      if (!v.verdict.empty()) fmt::print("    guard:  {}\n", v.verdict);
+      if (!v.verdict.empty()) Out("    guard:  {}\n", v.verdict);
     } else {
-      fmt::print("    guard:  REFUSED {}\n", FormatError(v.refusal));
+      Out("    guard:  REFUSED {}\n", FormatError(v.refusal));
     }
   }
 }
@@ -53,12 +54,12 @@ int PlanVerb(const PlanVerbOptions& options, const std::atomic<int>& cancel) {
     }
   }
   if (options.json) {
-    fmt::print("{}\n", JsonPlan(plan, views));
+    Out("{}\n", JsonPlan(plan, views));
   } else {
-    fmt::print("{}", FormatPlan(plan));
-    fmt::print("run file: about {}\n", FormatBytesHuman(static_cast<double>(EstimateStoreBytes(plan))));
+    Out("{}", FormatPlan(plan));
+    Out("run file: about {}\n", FormatBytesHuman(static_cast<double>(EstimateStoreBytes(plan))));
     PrintViews(views);
-    std::fflush(stdout);
+    FlushOut();
   }
   if (!inspected.ok()) return Fail(inspected, options.json, kExitInfrastructure);
   // A plan that the guard would refuse is a failed verdict: scripts can ask before they run.

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "common/base/status.h"
+#include "controller/cli/output.h"
 #include "controller/cli/session.h"
 #include "controller/cli/verbs.h"
 #include "controller/report/report.h"
@@ -38,9 +39,9 @@ size_t TerminalWidth() {
 int ResultsListVerb(const ResultsOptions& options) {
   const auto runs = ListRuns(RunsDir(options));
   if (options.ids_only) {
-    for (const RunSummary& run : runs) fmt::print("{}\n", run.id);
+    for (const RunSummary& run : runs) Out("{}\n", run.id);
   } else {
-    fmt::print("{}", options.json ? RunListJson(runs) : FormatRunList(runs));
+    Out("{}", options.json ? RunListJson(runs) : FormatRunList(runs));
   }
   return kExitOk;
 }
@@ -53,7 +54,7 @@ int ResultsShowVerb(const ResultsOptions& options) {
   detail.width = TerminalWidth();
   auto text = options.json ? RunJson(**reader) : FormatResults(**reader, detail);
   if (!text.ok()) return Fail(text.status(), options.json, ExitCodeOf(text.status()));
-  fmt::print("{}", *text);
+  Out("{}", *text);
   return kExitOk;
 }
 

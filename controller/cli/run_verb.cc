@@ -9,6 +9,7 @@
 #include "common/wire/version.h"
 #include "controller/cli/json_events.h"
 #include "controller/cli/live_view.h"
+#include "controller/cli/output.h"
 #include "controller/cli/session.h"
 #include "controller/cli/verbs.h"
 #include "controller/report/report.h"
@@ -61,7 +62,8 @@ int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel) {
     auto session = StartLocalSession(plan, options.local, options.lease, options.log_level, cancel);
     if (!session.ok()) {
       view->Close();
-      return Fail(session.status(), options.json, kExitInfrastructure);
+      return Fail(session.status(), options.json,
+                  absl::IsCancelled(session.status()) ? kExitVerdict : kExitInfrastructure);
     }
     outcome = (*session)->server->Run(plan, run, *view, cancel);
     // What the agent that ended said explains a lost agent best.
@@ -79,18 +81,17 @@ int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel) {
     (options.json ? document : table) = *text;
   }
   if (options.json) {
-    fmt::print("{}\n", JsonOutcome(outcome, exit_code, document));
+    Out("{}\n", JsonOutcome(outcome, exit_code, document));
   } else {
-    fmt::print("{}", table);
+    Out("{}", table);
     if (!outcome.path.empty()) {
-      fmt::print(
-          "\nrun {}: {}\nrun file: {}\ndetails:  muster results show {}\nexport:   muster results export {} --format "
+      Out("\nrun {}: {}\nrun file: {}\ndetails:  muster results show {}\nexport:   muster results export {} --format "
           "json|csv|hlog\n",
           outcome.run_id, outcome.outcome, outcome.path, outcome.run_id, outcome.run_id);
     }
-    std::fflush(stdout);
+    FlushOut();
   }
-  if (!outcome.error.ok()) fmt::print(stderr, "muster: {}\n", FormatError(outcome.error));
+  if (!outcome.error.ok()) Err("muster: {}\n", FormatError(outcome.error));
   return exit_code;
 }
 

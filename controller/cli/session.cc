@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/wire/version.h"
 #include "controller/cli/json_events.h"
+#include "controller/cli/output.h"
 
 namespace muster {
 
@@ -58,8 +59,8 @@ absl::StatusOr<std::unique_ptr<LocalSession>> StartLocalSession(const Plan& plan
 }
 
 int Fail(const absl::Status& error, bool json, int exit_code) {
-  if (json) fmt::print("{}\n", JsonError(error));
-  fmt::print(stderr, "muster: {}\n", FormatError(error));
+  if (json) Out("{}\n", JsonError(error));
+  Err("muster: {}\n", FormatError(error));
   return exit_code;
 }
 

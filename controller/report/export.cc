@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <ostream>
 #include <streambuf>
@@ -60,12 +62,21 @@ class DescriptorBuffer final : public std::streambuf {
   std::vector<char> buffer_;
 };
 
-absl::Status WriteTo(RunReader& reader, ExportFormat format, int fd, const std::string& path) {
+absl::Status WriteTo(RunReader& reader, ExportFormat format, int fd, const std::string& path, bool sync) {
   DescriptorBuffer buffer(fd);
   std::ostream out(&buffer);
   absl::Status status = Export(reader, format, out);
   if (buffer.error() != 0) return Failed(buffer.error(), "cannot write", path);
-  if (status.ok() && fsync(fd) != 0) return Failed(errno, "cannot write", path);
+  if (status.ok() && sync && fsync(fd) != 0) return Failed(errno, "cannot write", path);
+  return status;
+}
+
+// A pipe or a device is written through: replacing /dev/stdout by a file would take it from everybody.
+absl::Status WriteThrough(RunReader& reader, ExportFormat format, const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return Failed(errno, "cannot open it", path);
+  absl::Status status = WriteTo(reader, format, fd, path, false);
+  if (close(fd) != 0 && status.ok()) status = Failed(errno, "cannot write", path);
   return status;
 }
 
@@ -103,11 +114,22 @@ absl::Status Export(RunReader& reader, ExportFormat format, std::ostream& out) {
   return out.good() ? absl::OkStatus() : Failed(EIO, "cannot write", "the output");
 }
 
-absl::Status ExportToFile(RunReader& reader, ExportFormat format, const std::string& path) {
+absl::Status ExportToFile(RunReader& reader, ExportFormat format, const std::string& given) {
+  std::string path = given;
+  struct stat info {};
+  if (stat(given.c_str(), &info) == 0) {
+    if (S_ISBLK(info.st_mode)) return Failed(EINVAL, "it is a block device", given);
+    if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) return WriteThrough(reader, format, given);
+    // The file behind a link is replaced, not the link.
+    if (char* real = realpath(given.c_str(), nullptr); real != nullptr) {
+      path = real;
+      free(real);
+    }
+  }
   const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd < 0) return Failed(errno, "cannot create a file beside it", path);
-  absl::Status status = WriteTo(reader, format, fd, path);
+  absl::Status status = WriteTo(reader, format, fd, path, true);
   if (close(fd) != 0 && status.ok()) status = Failed(errno, "cannot write", path);
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = Failed(errno, "cannot replace it", path);
   if (!status.ok()) unlink(temporary.c_str());

@@ -53,6 +53,11 @@ Check Coverage(const StepFigures& figures) {
   if (figures.lost_agents.empty() && NothingDelivered(figures) && figures.missing_count == 0) {
     return Make("coverage", CheckOutcome::kNotEvaluated, evidence + "; the phase ended before its first interval");
   }
+  const KindFigures* pooled = figures.fleet.kinds.empty() ? nullptr : &figures.fleet.kinds.front();
+  if (whole && figures.intervals == figures.intervals_asked && (pooled == nullptr || pooled->completed == 0)) {
+    return Make("coverage", CheckOutcome::kFail,
+                evidence + "; no operation succeeded in the window: nothing was measured");
+  }
   return Make("coverage", whole ? CheckOutcome::kPass : CheckOutcome::kFail, std::move(evidence));
 }
 

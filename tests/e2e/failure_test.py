@@ -238,5 +238,71 @@ def test_agent_with_an_id_in_use_is_refused(place):
     assert finish(process, 60).code == 0
 
 
+QUICK = NULL % "1s"
+
+
+def test_lost_output_never_ends_a_run(place):
+    campaign = place.campaign(QUICK)
+    for redirect, expected in ((">/dev/full", 3), ("2>/dev/full", 0), (">&- 2>&-", 3), ("--json | head -n 1", 0)):
+        pipe = redirect.startswith("--json")
+        words = [MUSTER, "run", campaign, "--runs", place.runs] + (["--json"] if pipe else [])
+        command = f'"$@" {redirect.removeprefix("--json ")}'
+        done = subprocess.run(["bash", "-c", command, "bash", *words], capture_output=True, text=True, timeout=60)
+        assert done.returncode == expected, (redirect, done)
+    listed = muster("results", "--runs", place.runs, "list")
+    assert listed.out.count("complete") == 4, listed
+    for verb in (("plan", campaign), ("results", "--runs", place.runs, "list"), ("results", "--runs", place.runs, "show", "--json"),
+                 ("help", "campaign")):
+        done = subprocess.run(["bash", "-c", '"$@" >/dev/full', "bash", MUSTER, *verb], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 3 and "OUTPUT_FAILED" in done.stderr, (verb, done)
+
+
+def test_hangup_is_ignored_under_nohup(place):
+    process = subprocess.Popen(["nohup", MUSTER, "run", place.campaign(NULL % "4s"), "--runs", place.runs, "--json"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    read_events(process, in_measure)
+    process.send_signal(signal.SIGHUP)
+    assert finish(process, 60).result()["outcome"] == "complete"
+
+
+def test_export_replaces_nothing_but_files(place):
+    assert run(place, place.campaign(QUICK)).code == 0
+    export = ("results", "--runs", place.runs, "export", "last", "--format", "csv", "-o")
+    fifo, link, target = (os.path.join(place.path, n) for n in ("fifo", "link", "target.csv"))
+    os.mkfifo(fifo)
+    reader = subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE, text=True)
+    assert muster(*export, fifo).code == 0
+    assert "fleet" in reader.communicate(timeout=30)[0] and not os.path.isfile(fifo)
+    place.file("target.csv", "old")
+    os.symlink(target, link)
+    assert muster(*export, link).code == 0
+    assert os.path.islink(link) and "fleet" in open(target).read()
+    assert muster(*export, "/dev/full").code == 3 and not os.path.isfile("/dev/full")
+
+
+def test_operations_beyond_the_timeout_have_failed(place):
+    done = run(place, place.campaign("""
+name: late
+op_timeout: 1s
+targets: {t: {null: {latency: {mean: 10ms}, stalls: [{at: 1500ms, for: 3s}]}}}
+steps: [{name: late, target: t, workload: {size: 1MiB}, load: 1T4Q, measure: {warmup: 1s, window: 5s}}]
+"""))
+    step = done.steps()[0]
+    assert done.code == 1 and step["outcome"] == "INVALID", step
+    assert [(e["class"], e["count"]) for e in step["errors"]] == [("timeout", 4)], step["errors"]
+    assert step["fleet"]["kinds"][0]["response"]["max_ns"] < 1_000_000_000, "no timed-out operation in a success histogram"
+
+
+def test_nothing_measured_is_not_valid(place):
+    done = run(place, place.campaign("""
+name: idle
+targets: {t: {null: {}}}
+steps: [{name: idle, target: t, workload: {size: 1MiB, rate: 1/min, pacing: fixed}, measure: {warmup: 1s, window: 1s}}]
+"""))
+    step = done.steps()[0]
+    if step["fleet"]["kinds"][0]["completed"] == 0:
+        assert done.code == 1 and step["outcome"] == "INVALID", step
+
+
 if __name__ == "__main__":
     main(globals())
