@@ -47,7 +47,8 @@ enum class ExportFormat {
 absl::StatusOr<ExportFormat> ParseExportFormat(std::string_view name);
 absl::Status Export(RunReader& reader, ExportFormat format, std::ostream& out);
 // To a file beside which a temporary one is written, flushed and renamed: the file is either whole or as it was.
-// A link is followed; a pipe or character device is written through, a block device refused. EXPORT_FAILED names the path.
+// A link is followed; a pipe or character device is written through, a block device refused. EXPORT_FAILED names the
+// path.
 absl::Status ExportToFile(RunReader& reader, ExportFormat format, const std::string& path);
 
 }  // namespace muster
