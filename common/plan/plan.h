@@ -101,7 +101,7 @@ struct PhaseKey {
   PhaseKind phase = PhaseKind::kAttach;
   uint32_t attempt = 0;
   bool operator==(const PhaseKey&) const = default;
-  auto operator<=>(const PhaseKey&) const = default;
+  auto operator<=>(const PhaseKey&) const = default;  // NOLINT(modernize-use-nullptr): the check misreads <=>
 };
 
 // A contiguous range that one agent fills, in this order, every block exactly once a pass.

@@ -109,7 +109,7 @@ void ControlStream::OnOver() {
   hub_.Lost(link_,
             MakeError(absl::StatusCode::kUnavailable, {.code = "LINK_BROKEN",
                                                        .place = "agent " + agent_,
-                                                       .message = "its Control stream has ended",
+                                                       .message = "its connection has ended (Control)",
                                                        .next = "Look at the agent's log and whether it still runs."}),
             /*at_once=*/true);
 }
@@ -187,7 +187,7 @@ void ReportStream::OnOver() {
   hub_.Lost(link_,
             MakeError(absl::StatusCode::kUnavailable, {.code = "LINK_BROKEN",
                                                        .place = "agent " + agent_,
-                                                       .message = "its Report stream has ended",
+                                                       .message = "its connection has ended (Report)",
                                                        .next = "Look at the agent's log and whether it still runs."}),
             /*at_once=*/true);
 }

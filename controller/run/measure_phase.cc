@@ -54,10 +54,14 @@ void MeasurePhase::WriteComplete(RunContext& ctx) {
 }
 
 void MeasurePhase::ShowLive(RunContext& ctx) {
-  if (ctx.now - shown_ < ctx.options.live_period) return;
+  const Nanos since = ctx.now - shown_;
+  if (since < ctx.options.live_period) return;
   std::optional<LiveFigures> live = aggregator_->Live();
-  if (!live) return;
+  // The first report of an interval brings no new figures of the fleet: showing the old ones again would hold back the
+  // new ones, which the last report brings a moment later. Only a fleet that stalls is shown again as it is.
+  if (!live || (live->interval == shown_interval_ && since < 2 * step_interval_ + ctx.options.live_period)) return;
   shown_ = ctx.now;
+  shown_interval_ = live->interval;
   for (AgentLive& line : live->agents) {
     for (const Part& part : parts_) {
       if (part.agent->id == line.agent && part.silent) line.silent = live->provisional = true;

@@ -30,6 +30,7 @@ class MeasurePhase final : public IoPhase {
 
   std::unique_ptr<PhaseAggregator> aggregator_;
   Nanos shown_ = -kNever;
+  int64_t shown_interval_ = -1;
 };
 
 }  // namespace muster

@@ -152,7 +152,7 @@ void SimAgent::On(const StartCommand& command) {
 
 void SimAgent::Edge(uint64_t serial) {
   if (cut_ || frozen() || serial != serial_ || !active_ || active_->over) return;
-  Active& a = *active_;
+  ActivePhase& a = *active_;
   const int64_t k = a.next++;
   if (Is(Fault::kHangsInRun) && k >= 1) return;
   const bool faulty_now = queue_.now() >= options_.fault_at;
@@ -189,7 +189,7 @@ void SimAgent::Edge(uint64_t serial) {
 }
 
 IntervalDelta SimAgent::MakeDelta(int64_t interval, bool drain) {
-  Active& a = *active_;
+  ActivePhase& a = *active_;
   const auto& measure = std::get<MeasureSpec>(a.spec.work);
   IntervalDelta delta{.interval = interval, .drain = drain, .length = drain ? 0 : a.spec.interval, .cpu_nanos = 1000};
   const bool in_window = !drain && interval >= measure.warmup_intervals &&
@@ -221,7 +221,7 @@ IntervalDelta SimAgent::MakeDelta(int64_t interval, bool drain) {
 }
 
 void SimAgent::End(absl::Status status, bool overloaded) {
-  Active& a = *active_;
+  ActivePhase& a = *active_;
   a.over = true;
   if (Is(Fault::kHangsInDrain)) return;
   PhaseEnded ended{.status = std::move(status)};

@@ -45,6 +45,17 @@ struct Truth {
   uint64_t bytes = 0;
 };
 
+// The phase an agent is in, or was in last.
+struct ActivePhase {
+  PhaseSpec spec;
+  bool prepared = false, armed = false, over = false;
+  Nanos t0 = 0;
+  int64_t next = 0, last = 0;
+  uint64_t fill_total = 0, fill_done = 0;
+  std::map<uint32_t, KindTotals> totals;
+  bool is_fill() const { return std::holds_alternative<FillSpec>(spec.work); }
+};
+
 // An agent as the protocol sees it: answers commands after a while, delivers intervals of random operations, may be
 // faulty. All times on the queue; its own clock is `offset` away from fleet time.
 class SimAgent {
@@ -72,15 +83,6 @@ class SimAgent {
   const std::map<PhaseKey, uint64_t>& ended() const { return ended_; }  // sequence of each PhaseEnded sent
 
  private:
-  struct Active {
-    PhaseSpec spec;
-    bool prepared = false, armed = false, over = false;
-    Nanos t0 = 0;
-    int64_t next = 0, last = 0;
-    uint64_t fill_total = 0, fill_done = 0;
-    std::map<uint32_t, KindTotals> totals;
-    bool is_fill() const { return std::holds_alternative<FillSpec>(spec.work); }
-  };
   void Receive(const AgentCommand& command);
   void On(const AttachCommand& command);
   void On(const PrepareCommand& command);
@@ -102,7 +104,7 @@ class SimAgent {
   SimQueue& queue_;
   const Emit emit_;
   bool cut_ = false;
-  std::optional<Active> active_;
+  std::optional<ActivePhase> active_;
   uint64_t serial_ = 0;  // of the active phase: edges of an old one do nothing
   uint64_t sequence_ = 0;
   Nanos control_free_ = 0, report_free_ = 0, inbound_free_ = 0;  // streams keep their order

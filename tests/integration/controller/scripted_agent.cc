@@ -79,7 +79,7 @@ v1::HelloReply ScriptedAgent::Connect() {
   return answer.hello_reply();
 }
 
-void ScriptedAgent::Say(v1::AgentMessage message) {
+void ScriptedAgent::Say(const v1::AgentMessage& message) {
   std::lock_guard lock(control_write_);
   control_->Write(message);  // a broken stream shows in the reader
 }
@@ -122,7 +122,7 @@ void ScriptedAgent::Beat() {
     v1::AgentMessage message;
     message.mutable_beat()->set_seq(seq);
     message.mutable_beat()->set_t1(Now());
-    Say(std::move(message));
+    Say(message);
   }
 }
 
@@ -155,7 +155,7 @@ void ScriptedAgent::On(const v1::ControllerMessage& message) {
     if (options_.act == Act::kHangInDetach) return;
     v1::AgentMessage done;
     *done.mutable_detach_done()->mutable_key() = message.detach().key();
-    Say(std::move(done));
+    Say(done);
   } else if (message.has_inspect()) {
     v1::AgentMessage done;
     done.mutable_inspect_done()->set_request(message.inspect().request());
@@ -165,7 +165,7 @@ void ScriptedAgent::On(const v1::ControllerMessage& message) {
       inspection.set_found("nothing");
       inspection.set_writable(true);
     }
-    Say(std::move(done));
+    Say(done);
   } else if (message.has_goodbye()) {
     std::lock_guard lock(mutex_);
     goodbye_ = true;
@@ -181,7 +181,7 @@ void ScriptedAgent::OnAttach(const v1::Attach& attach) {
   if (!attach.guard() && !attach.target().has_null() && attach.generation() != 5) {
     *done.mutable_attach_done()->mutable_error() = TestError("GENERATION", "not the guard's generation");
   }
-  Say(std::move(done));
+  Say(done);
 }
 
 void ScriptedAgent::OnPrepare(const v1::Prepare& prepare) {
@@ -199,7 +199,7 @@ void ScriptedAgent::OnPrepare(const v1::Prepare& prepare) {
     stop_now_ = false;
     stop_after_ = INT64_MAX;
   }
-  Say(std::move(done));
+  Say(done);
 }
 
 void ScriptedAgent::OnStart(const v1::Start& start) {
@@ -209,7 +209,7 @@ void ScriptedAgent::OnStart(const v1::Start& start) {
   done.mutable_start_done()->set_error_ns(1000);
   const bool missed = Now() >= start.t0_fleet();
   done.mutable_start_done()->set_missed(missed);
-  Say(std::move(done));
+  Say(done);
   if (!missed) phase_ = std::thread([this, prepare = prepared_, t0 = start.t0_fleet()] { RunPhase(prepare, t0); });
 }
 
@@ -232,7 +232,7 @@ void ScriptedAgent::RunPhase(v1::Prepare prepare, int64_t t0) {
   *first.mutable_first_io()->mutable_key() = prepare.key();
   first.mutable_first_io()->set_local_ns(t0 + 1000);
   first.mutable_first_io()->set_fleet_ns(t0 + 1000);
-  Say(std::move(first));
+  Say(first);
   const auto last_of = [&] {
     std::lock_guard lock(mutex_);
     const int64_t planned =
@@ -256,7 +256,7 @@ void ScriptedAgent::RunPhase(v1::Prepare prepare, int64_t t0) {
       *progress.mutable_progress()->mutable_key() = prepare.key();
       progress.mutable_progress()->set_bytes_done(static_cast<uint64_t>(k) + 1);
       progress.mutable_progress()->set_bytes_total(2);
-      Say(std::move(progress));
+      Say(progress);
     }
     if (k >= last_of()) {
       ++k;

@@ -78,7 +78,7 @@ class ScriptedAgent {
   void RunPhase(v1::Prepare prepare, int64_t t0);
   void SendInterval(const v1::Prepare& prepare, int64_t interval, bool drain);
   void SendEnded(const v1::Prepare& prepare, int64_t last, bool failed);
-  void Say(v1::AgentMessage message);
+  void Say(const v1::AgentMessage& message);
   void Report(v1::ReportMessage message);
   bool WaitUntil(Nanos instant);  // false: stopped or vanished
 

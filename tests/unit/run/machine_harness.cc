@@ -48,6 +48,8 @@ void Harness::Do(const RunAction& action) {
     answer(StoreFinished{});
   } else if (const auto* a = std::get_if<StepResultAction>(&action)) {
     results.push_back(*a->result);
+  } else if (const auto* a = std::get_if<LiveAction>(&action)) {
+    live.push_back(a->live);
   } else if (const auto* a = std::get_if<TellAction>(&action)) {
     told.push_back(a->text);
   }

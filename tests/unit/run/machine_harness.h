@@ -36,6 +36,7 @@ class Harness {
   std::vector<std::string> sent;  // "a: prepare 0.0"
   std::vector<std::string> told, did;
   std::vector<StepResult> results;
+  std::vector<LiveFigures> live;
   std::vector<AgentCommand> commands;
   Nanos t0 = 0;
 
@@ -75,11 +76,11 @@ class Harness {
     Says(agent, AttachDone{.key = Key(PhaseKind::kAttach, step), .target = "t", .generation = generation});
   }
   void Detached(const std::string& agent) { Says(agent, DetachDone{Key(PhaseKind::kDetach), {}}); }
-  void Prepared(const std::string& agent, PhaseKey key) { Says(agent, PrepareDone{.key = key}); }
-  void Started(const std::string& agent, PhaseKey key, bool missed = false) {
+  void Prepared(const std::string& agent, const PhaseKey& key) { Says(agent, PrepareDone{.key = key}); }
+  void Started(const std::string& agent, const PhaseKey& key, bool missed = false) {
     Says(agent, StartDone{.key = key, .missed = missed, .local_t0 = t0});
   }
-  void Interval(const std::string& agent, PhaseKey key, int64_t k, std::vector<uint32_t> initiators) {
+  void Interval(const std::string& agent, const PhaseKey& key, int64_t k, const std::vector<uint32_t>& initiators) {
     IntervalDelta delta{.interval = k, .length = plan.interval};
     for (const uint32_t initiator : initiators) {
       InitiatorDelta& out = delta.initiators.emplace_back();
@@ -90,7 +91,7 @@ class Harness {
     }
     Says(agent, AgentReport{.key = key, .sequence = ++sequences[agent], .body = std::move(delta), .bytes = "x"});
   }
-  void Ended(const std::string& agent, PhaseKey key, int64_t last, std::vector<uint32_t> initiators,
+  void Ended(const std::string& agent, const PhaseKey& key, int64_t last, const std::vector<uint32_t>& initiators,
              absl::Status status = {}, bool overloaded = false) {
     PhaseEnded ended{.status = std::move(status)};
     ended.totals.last_interval = last;

@@ -152,6 +152,29 @@ TEST_CASE("a silent agent is told of, and lost when it stays silent for the op t
   }
 }
 
+TEST_CASE("live figures are shown when the last report of an interval has come, at most every 200 ms") {
+  Harness h(2);
+  h.plan.steps = {OneStep(0, 2)};
+  h.plan.interval = GENERATE(values<Nanos>({kSecond, 100 * kMillisecond}));
+  h.plan.steps[0].measure.window_intervals = 8;
+  h.Begin();
+  h.ToRunning({"a", "b"});
+  std::vector<Nanos> at;
+  for (int64_t k = 0; k < 9; ++k) {
+    h.now = h.t0 + (k + 1) * h.plan.interval + kMillisecond;
+    h.Interval("a", h.Key(PhaseKind::kMeasure), k, {0});
+    h.now += 20 * kMillisecond;
+    h.Interval("b", h.Key(PhaseKind::kMeasure), k, {1});
+    if (h.live.size() > at.size()) at.push_back(h.now);
+    if (h.plan.interval == kSecond) {
+      REQUIRE(h.live.size() == static_cast<size_t>(k) + 1);
+      CHECK(h.live.back().interval == k);
+    }
+  }
+  for (size_t i = 1; i < at.size(); ++i) CHECK(at[i] - at[i - 1] >= 200 * kMillisecond);
+  CHECK(at.size() >= 4);
+}
+
 TEST_CASE("nobody is called silent while the store is behind") {
   Harness h(1);
   h.plan.steps = {OneStep(0, 1)};
