@@ -109,12 +109,12 @@ case "$mode" in
     format
     build release && run release release '^(unit|conformance|sim|integration|e2e|fuzz)$'
     build asan tests_unit tests_sim tests_integration tests_fuzz && run asan asan '^(unit|sim|integration|fuzz)$' ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
-    build tsan tests_unit tests_sim && run tsan tsan '^(unit|sim)$' TSAN_OPTIONS=halt_on_error=1
+    build tsan tests_threads && run tsan tsan threads TSAN_OPTIONS=halt_on_error=1
     ;;
   long)
     build release && tidy && run release release '.*' MUSTER_LONG=1
     build asan && run asan asan '^(unit|sim|integration|fuzz|conformance)$' MUSTER_LONG=1
-    build tsan && run tsan tsan '^(unit|sim)$' MUSTER_LONG=1 TSAN_OPTIONS=halt_on_error=1
+    build tsan tests_threads && run tsan tsan threads MUSTER_LONG=1 TSAN_OPTIONS=halt_on_error=1
     if [ -d build/release ]; then
       say "50 repeats of unit, sim and integration"
       ctest --test-dir build/release -L '^(unit|sim|integration)$' --repeat until-fail:50 --timeout 600 >"$logs/repeat.log" 2>&1 &&
