@@ -47,6 +47,7 @@ absl::StatusCode KindOf(int err) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): callers build it in place and move it
 absl::Status MakeError(absl::StatusCode kind, ErrorInfo info) {
   absl::Status status(kind, Render(info));
   std::string payload = info.code + kSeparator + info.place + kSeparator + info.message + kSeparator + info.next;

@@ -95,14 +95,14 @@ class JsonView : public QuietView {
   }
 };
 
-class LiveView : public RunView {
+class LiveView final : public RunView {
  public:
   LiveView(const Plan& plan, const Clock& clock) : plan_(plan), clock_(clock) {
     state_.steps = plan.steps.size();
     Err("\x1b[?25l");
     painter_ = std::thread([this] { Paint(); });
   }
-  ~LiveView() override { Close(); }
+  ~LiveView() override { LiveView::Close(); }
 
   void OnRunStarted(const std::string& run_id, const std::string& path) override {
     std::lock_guard lock(mutex_);

@@ -91,6 +91,7 @@ absl::StatusOr<std::unique_ptr<LocalAgents>> LocalAgents::Spawn(const LocalAgent
     for (const auto& root : options.roots) args.insert(args.end(), {"--allow-root", root});
     for (const auto& device : options.devices) args.insert(args.end(), {"--allow-device", device});
     std::vector<char*> argv;
+    argv.reserve(args.size() + 1);
     for (auto& arg : args) argv.push_back(arg.data());
     argv.push_back(nullptr);
 
