@@ -59,7 +59,8 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--workers", flags.workers, "Worker threads at most (default: the CPUs this process may run on)");
   app.add_option("--max-buffer-memory", flags.max_buffer_memory,
                  "Bound of I/O buffers, e.g. 2GiB (default: a quarter of RAM)");
-  app.add_option("--pin", flags.pin, "Pin workers to CPUs and spin for pacing; auto: when no other agent runs here")
+  app.add_option("--pin", flags.pin,
+                 "Pin workers to CPUs and spin for pacing; auto: for a paced load when no other agent runs here")
       ->check(CLI::IsMember({"auto", "yes", "no"}))
       ->capture_default_str();
   app.add_option("--exit-with-fd", flags.exit_with_fd, "End when the far end of this inherited pipe is closed");

@@ -63,6 +63,8 @@ struct BackendLimits {
 struct BackendDescription {
   uint32_t max_outstanding = 0;
   uint32_t max_transfer = 0;  // bytes; 0: no limit of its own
+  uint32_t submit_batch = 0;  // operations a Submit should carry at most, so that none waits long for those after it
+                              // in the same system call; 0: any number
   bool registered_buffers = false;
   bool registered_files = false;
   std::vector<std::pair<std::string, std::string>> parameters;  // e.g. ("ring flags", "SINGLE_ISSUER|DEFER_TASKRUN")

@@ -26,6 +26,11 @@ constexpr uint64_t kCancelMark = UINT64_MAX - 1;  // user data of Abort's own re
 constexpr int kMaxSubmitCalls = 4;                // in one go, when the kernel takes a batch in parts
 constexpr Nanos kLongestWait = kSecond;           // the caller loops anyway
 constexpr uint32_t kNoSlot = UINT32_MAX;
+// O_DIRECT: the kernel plugs the requests of one system call and lets the device see them at its end. In portions the
+// device works on the first ones while the next are prepared: measured at 4K QD 32, 15-25 % more IOPS than one
+// call of up to 32 at the same or less CPU an operation. Page-cache reads finish inside the call: there fewer calls
+// win.
+constexpr uint32_t kDirectBatch = 4;
 
 // An accepted operation, until it is reaped.
 struct Slot {
@@ -72,6 +77,7 @@ class UringBackend final : public Backend {
       }
       objects_.push_back({objects[i].fd, (status_flags & O_DIRECT) != 0 ? std::max(objects[i].logical_block, 1u) : 1,
                           objects[i].base, objects[i].base > 0 ? objects[i].size : UINT64_MAX});
+      direct_ = direct_ || (status_flags & O_DIRECT) != 0;
     }
     capacity_ = std::min(limits.depth, kMaxEntries);
     MUSTER_RETURN_IF_ERROR(SetUpRing());
@@ -88,6 +94,7 @@ class UringBackend final : public Backend {
   BackendDescription Describe() const override {
     BackendDescription d;
     d.max_outstanding = capacity_;
+    d.submit_batch = direct_ ? kDirectBatch : 0;
     d.registered_buffers = !regions_.empty();
     d.registered_files = fixed_files_;
     d.parameters = {{"kind", "io_uring"},
@@ -96,7 +103,8 @@ class UringBackend final : public Backend {
                     {"registered ring", ring_note_},
                     {"registered files", files_note_},
                     {"registered buffers", buffers_note_},
-                    {"timed wait", timed_wait_ ? "EXT_ARG" : "poll"}};
+                    {"timed wait", timed_wait_ ? "EXT_ARG" : "poll"},
+                    {"submit batch", direct_ ? fmt::format("{}", kDirectBatch) : "all that is free"}};
     return d;
   }
 
@@ -377,6 +385,7 @@ class UringBackend final : public Backend {
   bool fixed_ring_ = false;
   bool fixed_files_ = false;
   bool timed_wait_ = false;
+  bool direct_ = false;  // an object bypasses the page cache
   bool aborted_ = false;
   bool leaked_ = false;
   mutable int event_fd_ = -1;

@@ -48,6 +48,7 @@ WorkerLoop::WorkerLoop(const LoopConfig& config, const WorkerPlan& plan, uint32_
       groups_(plan.groups.size()),
       offer_(2 * static_cast<size_t>(plan.slots)),
       completions_(std::min<size_t>(plan.slots, kLargestBatch)) {
+  if (const uint32_t batch = backend_.Describe().submit_batch; batch > 0) submit_batch_ = batch;
   if (config.fill) fill_.emplace(*config.fill);
   idle_.reserve(plan.slots);
   uint32_t next_slot = 0;
@@ -293,15 +294,20 @@ void WorkerLoop::Place(uint32_t index, const PlannedOp& op) {
                            .buffer_index = buffers_.RegionOf(index)};
 }
 
-// At now_, sampled just before.
+// In portions of the backend's batch, each with a stamp of its own: an operation must not be called issued while the
+// system call that carries those before it still runs. At now_, sampled just before.
 void WorkerLoop::Offer() {
-  const Nanos t = now_;
-  if (starved_ = !CloseIntervals(t); starved_) return;
-  if (t >= lease_.load(std::memory_order_relaxed)) StopNow(EndReason::kLease);
-  if (state_ != State::kRunning && !issue_backlog_) return;
-  AdvanceArrivals(t, true);
-  // Closed loop: due is the first Submit that offers it.
-  for (; offer_stamped_ < offer_tail_; ++offer_stamped_) {
+  OfferBatch();
+  while (!starved_ && !orphaned() && !backend_full_ && offer_head_ != offer_tail_ &&
+         (state_ == State::kRunning || issue_backlog_)) {
+    now_ = clock_.Now();
+    OfferBatch();
+  }
+}
+
+// Closed loop: due is the first Submit that offers it.
+void WorkerLoop::StampOffered(size_t end, Nanos t) {
+  for (; offer_stamped_ < end; ++offer_stamped_) {
     Slot& slot = slots_[offer_[offer_stamped_].tag];
     Group& group = groups_[slot.group];
     slot.due = t;
@@ -309,8 +315,17 @@ void WorkerLoop::Offer() {
     ++group.meter.offered;
     ++group.refused;
   }
-  const size_t offered = offer_tail_ - offer_head_;
+}
+
+void WorkerLoop::OfferBatch() {
+  const Nanos t = now_;
+  if (starved_ = !CloseIntervals(t); starved_) return;
+  if (t >= lease_.load(std::memory_order_relaxed)) StopNow(EndReason::kLease);
+  if (state_ != State::kRunning && !issue_backlog_) return;
+  AdvanceArrivals(t, true);
+  const size_t offered = std::min(offer_tail_ - offer_head_, submit_batch_);
   if (offered == 0) return;
+  StampOffered(offer_head_ + offered, t);
   const size_t accepted = backend_.Submit({offer_.data() + offer_head_, offered}, t);
   if (orphaned()) return;
   for (size_t i = 0; i < accepted; ++i) {
@@ -326,6 +341,7 @@ void WorkerLoop::Offer() {
   }
   wire_ += static_cast<uint32_t>(accepted);
   backend_full_ = accepted < offered;
+  if (backend_full_) StampOffered(offer_tail_, t);  // the rest was offered just as much, and begins to wait
   offer_head_ += accepted;
   if (offer_head_ == offer_tail_) offer_head_ = offer_tail_ = offer_stamped_ = 0;
   NoteFull(t);

@@ -140,6 +140,8 @@ class WorkerLoop {
   void Collect();
   void Place(uint32_t slot, const PlannedOp& op);
   void Offer();
+  void OfferBatch();
+  void StampOffered(size_t end, Nanos t);
   void AdvanceArrivals(Nanos t, bool inclusive);
   void NoteFull(Nanos t);
   void PrepareContent();
@@ -197,8 +199,9 @@ class WorkerLoop {
   std::vector<IoOp> offer_;     // ring-free queue: [offer_head_, offer_tail_) is yet to be accepted
   size_t offer_head_ = 0;
   size_t offer_tail_ = 0;
-  size_t offer_stamped_ = 0;   // operations before it have their due stamp
-  bool backend_full_ = false;  // the last Submit left something
+  size_t offer_stamped_ = 0;        // operations before it have their due stamp
+  size_t submit_batch_ = SIZE_MAX;  // operations a Submit
+  bool backend_full_ = false;       // the last Submit left something
   std::vector<IoCompletion> completions_;
   Nanos next_arrival_ = kNever;
 

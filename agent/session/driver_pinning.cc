@@ -37,8 +37,8 @@ bool AloneOnHost() {
   return true;
 }
 
-EngineOptions WithPinning(EngineOptions options, PinMode mode, bool alone) {
-  options.pin = mode == PinMode::kYes || (mode == PinMode::kAuto && alone);
+EngineOptions WithPinning(EngineOptions options, PinMode mode, bool alone, bool paced) {
+  options.pin = mode == PinMode::kYes || (mode == PinMode::kAuto && alone && paced);
   options.may_spin = options.pin;
   return options;
 }

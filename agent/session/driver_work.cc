@@ -99,10 +99,12 @@ void WorkThread::Do(const DoPrepare& job) {
                                                           .next = "Report this."})});
   }
   auto relay = std::make_unique<EngineRelay>(job.engine, inbox_);
-  const bool alone = options_.pin == PinMode::kAuto && AloneOnHost();
-  auto engine =
-      seams_.prepare(job.spec, {.target = target->second.target, .objects = target->second.handle->objects()},
-                     WithPinning(options_.engine, options_.pin, alone), clock_, fleet_, lease_, *relay, job.deadline);
+  const auto* measure = std::get_if<MeasureSpec>(&job.spec.work);
+  const bool paced = measure != nullptr && measure->workload.pacing != Pacing::kClosed;
+  const bool alone = options_.pin == PinMode::kAuto && paced && AloneOnHost();
+  auto engine = seams_.prepare(job.spec, {.target = target->second.target, .objects = target->second.handle->objects()},
+                               WithPinning(options_.engine, options_.pin, alone, paced), clock_, fleet_, lease_, *relay,
+                               job.deadline);
   if (!engine.ok()) return Answer(PrepareFinished{.status = engine.status()});
   PrepareFinished done{.status = {}, .memory_bytes = (*engine)->MemoryBytes(), .facts = (*engine)->Describe()};
   for (auto& fact : target->second.handle->Evidence()) done.facts.push_back(std::move(fact));

@@ -51,7 +51,7 @@ class Bench:
     def __init__(self, place, size):
         self.place, self.size = place, size
         self.data = os.path.join(place, f"data{size}")
-        self.file = None
+        self.file = self.fio_start = None
         self.muster(32, False, fill="1x")
         self.file = next(os.path.join(d, f) for d, _, files in os.walk(self.data) for f in files if f.startswith("data"))
 
@@ -77,16 +77,22 @@ class Bench:
         return Figures(every["iops"], step["cpu_share"], every["response"]["mean_ns"])
 
     def fio(self, depth, direct, batch=1):
+        # Its whole process, like muster's agent, less what a start for one operation costs: no ramp, so that CPU and
+        # operations are of the same time.
+        if self.fio_start is None:
+            self.fio_start = statistics.median(self.run_fio(1, direct, 1, "--number_ios=1", "--runtime=1")[1] for _ in range(5))
+        job, cpu = self.run_fio(depth, direct, batch, "--time_based", f"--runtime={options.seconds + 1}")
+        read = job["read"]
+        return Figures(read["iops"], (cpu - self.fio_start) * read["iops"] / read["total_ios"], read["lat_ns"]["mean"])
+
+    def run_fio(self, depth, direct, batch, *more):
         args = ["fio", "--name=b", f"--filename={self.file}", "--rw=randread", "--bs=4k", f"--iodepth={depth}", f"--size={self.size}",
                 "--ioengine=io_uring", "--fixedbufs", "--registerfiles", "--nonvectored=1", "--norandommap", "--invalidate=0",
-                "--thread", "--time_based", f"--runtime={options.seconds}", "--ramp_time=1", f"--direct={int(direct)}",
-                "--output-format=json", "--group_reporting"]
+                "--thread", f"--direct={int(direct)}", "--output-format=json", "--group_reporting", *more]
         if batch > 1:
             args += [f"--iodepth_batch_submit={batch}", "--iodepth_batch_complete_min=1", f"--iodepth_batch_complete_max={batch}"]
-        out, _ = call(*args)
-        job = json.loads(out[out.index("{"):])["jobs"][0]
-        # fio's own usr_cpu and sys_cpu are shares of the measured time; whole process: one thread does all work.
-        return Figures(job["read"]["iops"], (job["usr_cpu"] + job["sys_cpu"]) / 100, job["read"]["clat_ns"]["mean"] + job["read"]["slat_ns"]["mean"])
+        out, cpu = call(*args)
+        return json.loads(out[out.index("{"):])["jobs"][0], cpu
 
     def loop(self, program, depth, direct, *more):
         args = [os.path.join(BIN, program), "--file", self.file, "--size", str(self.size), "--qd", str(depth), "--seconds", str(options.seconds)]
@@ -128,7 +134,7 @@ def main():
     try:
         small, large = Bench(place, SMALL), Bench(place, LARGE)
         print(machine())
-        print("fio's CPU is that of its job thread alone, which is the harder comparison for muster.")
+        print("CPU of whole processes: muster's agent over the window; fio from start to end less its start-up.")
         print("| 4K random read | median ratio | quartiles | aim | met | muster / other |\n|---|---|---|---|---|---|", flush=True)
         per_cpu = lambda f: f.per_cpu
         mean = lambda f: f.mean_ns

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <condition_variable>
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "agent/engine/engine.h"
 #include "common/base/status.h"
@@ -22,7 +24,10 @@ constexpr Nanos kPatience = 60 * kSecond;
 class Listener final : public EngineListener {
  public:
   void OnFirstIo(Nanos, Nanos) override {}
-  void OnInterval(IntervalDelta delta) override { last = std::move(delta); }
+  void OnInterval(IntervalDelta delta) override {
+    if (delta.interval == 0 && !delta.drain) first = delta;
+    last = std::move(delta);
+  }
   void OnProgress(uint64_t bytes_done, uint64_t) override { done = bytes_done; }
   void OnEnded(PhaseTotals t, absl::Status s) override {
     std::lock_guard lock(mutex_);
@@ -35,7 +40,7 @@ class Listener final : public EngineListener {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::nanoseconds(kPatience), [&] { return ended_; });
   }
-  IntervalDelta last;
+  IntervalDelta first, last;
   uint64_t done = 0;
   PhaseTotals totals;
   absl::Status status;
@@ -142,6 +147,51 @@ TEST_CASE("a measure phase over the ring adds up, writes and flushes included") 
     CHECK(totals.completed > 0);
     CHECK(totals.submitted == totals.completed);
   }
+}
+
+// Real clocks: bounds only. What the stamps are is asserted exactly on the fake clock (worker_loop_test); this is
+// against falsifying by a factor, on the path a user runs.
+TEST_CASE("one operation outstanding measures what a loop of one read at a time measures") {
+  const uint64_t size = 8 << 20;
+  TemporaryFile file(size);
+  Listener filled;
+  if (!RunPhase(FillPhase(size), file.fd(), size, filled)) return;
+  REQUIRE(filled.status.ok());
+  PhaseSpec spec = FillPhase(size);
+  spec.key.phase = PhaseKind::kMeasure;
+  spec.initiators = {0};
+  spec.initiator_count = spec.initiator_count_max = 1;
+  spec.interval = 300 * kMillisecond;
+  Workload work;
+  work.load = {.streams = 1, .depth = 1};
+  work.size = size;
+  work.block = 1 << 20;  // the copy is nearly all of it, so that both sides agree on any machine
+  spec.work = MeasureSpec{.workload = work, .warmup_intervals = 0, .window_intervals = 1};
+  Listener measured;
+  REQUIRE(RunPhase(spec, file.fd(), size, measured));
+  REQUIRE(measured.status.ok());
+  const IntervalDelta first = measured.first;
+  REQUIRE(!first.initiators.empty());
+  const auto& kinds = first.initiators[0].kinds;
+  REQUIRE(!kinds.empty());
+  const KindDelta& read = kinds[0];
+  REQUIRE(read.completed > 20);
+  CHECK(first.stamp_error > 0);
+  CHECK(static_cast<uint64_t>(first.stamp_error) <= read.response.moments.max);
+
+  std::vector<char> buffer(work.block);
+  const Clock& clock = SteadyClock::Get();
+  std::vector<Nanos> plain;
+  for (uint64_t i = 0; i < 200; ++i) {
+    const Nanos before = clock.Now();
+    REQUIRE(pread(file.fd(), buffer.data(), work.block, static_cast<off_t>(i * work.block % size)) ==
+            static_cast<ssize_t>(work.block));
+    plain.push_back(clock.Now() - before);
+  }
+  std::nth_element(plain.begin(), plain.begin() + 100, plain.end());
+  const auto mean = static_cast<double>(read.response.moments.sum) / static_cast<double>(read.response.moments.count);
+  CHECK(mean > 0.2 * static_cast<double>(plain[100]));
+  CHECK(mean < 5 * static_cast<double>(plain[100]));
 }
 
 TEST_CASE("a full device ends a fill with NO_SPACE and the place") {

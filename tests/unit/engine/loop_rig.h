@@ -25,6 +25,7 @@ class ScriptedBackend final : public Backend {
   std::function<Nanos(const IoOp&, size_t n)> latency = [](const IoOp&, size_t) { return 100 * kMicrosecond; };
   std::function<IoOutcome(const IoOp&, size_t n)> outcome = [](const IoOp&, size_t) { return IoOutcome::kOk; };
   size_t limit = SIZE_MAX;  // accepted and not reaped
+  uint32_t batch = 0;       // submit_batch of its description; read when the loop is made
   Nanos submit_cost = 0;    // the clock moves on by it inside Submit
   Nanos reap_cost = 0;      // ... inside a Reap that returns something
   bool abort_ends = true;
@@ -36,7 +37,11 @@ class ScriptedBackend final : public Backend {
                     Nanos) override {
     return absl::OkStatus();
   }
-  BackendDescription Describe() const override { return {}; }
+  BackendDescription Describe() const override {
+    BackendDescription d;
+    d.submit_batch = batch;
+    return d;
+  }
   size_t Submit(std::span<const IoOp> ops, Nanos now) override {
     ++submits;
     last_submit = now;
@@ -107,8 +112,10 @@ class LoopRig {
     return work;
   }
 
-  explicit LoopRig(const Workload& work, uint32_t window = 3, uint32_t warmup = 0, uint32_t initiators = 1)
+  explicit LoopRig(const Workload& work, uint32_t window = 3, uint32_t warmup = 0, uint32_t initiators = 1,
+                   uint32_t batch = 0)
       : clock(kStart), backend(clock) {
+    backend.batch = batch;
     spec.initiator_count = spec.initiator_count_max = initiators;
     for (uint32_t i = 0; i < initiators; ++i) spec.initiators.push_back(i);
     spec.op_timeout = 10 * kSecond;

@@ -105,6 +105,43 @@ TEST_CASE("wait is exactly the time the backend was full") {
   CHECK(rig.loop->result().straggle_count == 3);
 }
 
+TEST_CASE("operations go out in the backend's batches, each stamped when its own goes out") {
+  LoopRig rig(LoopRig::Closed(1, 10), 1, 0, 1, 4);
+  rig.backend.submit_cost = 20 * kMicrosecond;
+  rig.backend.latency = [](const IoOp&, size_t) { return 500 * kMillisecond; };
+  rig.Begin();
+  rig.loop->Step();
+  REQUIRE(rig.backend.seen.size() == 10);
+  CHECK(rig.backend.submits == 3);  // 4 + 4 + 2
+  for (size_t i = 0; i < 10; ++i) {
+    CHECK(rig.backend.seen[i].submitted == kT0 + static_cast<Nanos>(i / 4) * 20 * kMicrosecond);
+  }
+  rig.Run();
+  const KindDelta read = LoopRig::Kind(rig.deltas[0]);
+  CHECK(read.completed == 10);
+  CHECK(read.wait.moments.count == 0);  // none waited: none was offered before its own call
+  CHECK(read.response.moments.min >= 500 * kMillisecond);
+  CHECK(read.response.moments.max <= 500 * kMillisecond + 60 * kMicrosecond);
+}
+
+TEST_CASE("what a full backend leaves of a batch waits, and so does all behind it") {
+  LoopRig rig(LoopRig::Closed(1, 10), 1, 0, 1, 4);
+  rig.backend.limit = 5;
+  rig.backend.submit_cost = 20 * kMicrosecond;
+  rig.backend.latency = [](const IoOp&, size_t) { return 100 * kMillisecond; };
+  rig.Begin();
+  rig.loop->Step();
+  CHECK(rig.backend.submits == 2);
+  CHECK(rig.backend.seen.size() == 5);
+  rig.Run();
+  const KindDelta read = LoopRig::Kind(rig.deltas[0]);
+  CHECK(read.wait.moments.count > 0);
+  // 5 of 10 at a time: each of the others waits for one of those, a tenth of a second.
+  CHECK(read.wait.moments.max >= 99 * kMillisecond);
+  CHECK(read.wait.moments.max <= 101 * kMillisecond);
+  CHECK(rig.Totals().submitted == rig.Totals().completed);
+}
+
 TEST_CASE("depth integrals equal a brute-force sum over operations, whatever the latencies") {
   Rng rng(17);
   LoopRig rig(LoopRig::Closed(3, 5), 4, 0, 2);

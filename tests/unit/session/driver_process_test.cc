@@ -32,12 +32,14 @@ TEST_CASE("the watch hears signals and the end of a pipe") {
   close(life[0]);
 }
 
-TEST_CASE("pinning: as told, or when alone") {
-  CHECK(WithPinning({}, PinMode::kYes, false).pin);
-  CHECK_FALSE(WithPinning({}, PinMode::kNo, true).pin);
-  CHECK(WithPinning({}, PinMode::kAuto, true).pin);
-  CHECK(WithPinning({}, PinMode::kAuto, true).may_spin);
-  CHECK_FALSE(WithPinning({}, PinMode::kAuto, false).may_spin);
+TEST_CASE("pinning: as told, or when alone and paced") {
+  CHECK(WithPinning({}, PinMode::kYes, false, false).pin);
+  CHECK_FALSE(WithPinning({}, PinMode::kNo, true, true).pin);
+  CHECK(WithPinning({}, PinMode::kAuto, true, true).pin);
+  CHECK(WithPinning({}, PinMode::kAuto, true, true).may_spin);
+  CHECK_FALSE(WithPinning({}, PinMode::kAuto, true, false).pin);
+  CHECK_FALSE(WithPinning({}, PinMode::kAuto, true, false).may_spin);
+  CHECK_FALSE(WithPinning({}, PinMode::kAuto, false, true).may_spin);
 }
 
 }  // namespace
