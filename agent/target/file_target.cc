@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -102,6 +103,16 @@ absl::Status CheckSpace(const DirGuard& guard, const LayoutPlan& plan) {
   room -= std::min(room, plan.spare);
   if (plan.needed <= room) return absl::OkStatus();
   return NoSpace(guard, plan.needed, plan.available + plan.freed, plan.spare);
+}
+
+// Where the first thing would be created: a read-only file system or missing rights are known before a run begins.
+absl::Status CheckWritable(const DirGuard& guard) {
+  if (faccessat(guard.any_fd(), ".", W_OK | X_OK, AT_EACCESS) == 0) return absl::OkStatus();
+  const std::string& place = guard.data_exists() ? guard.data_path() : guard.dir_path();
+  if (errno == EROFS) {
+    return ErrnoError(errno, "cannot write", place, "Use a directory on a file system that is mounted writable.");
+  }
+  return ErrnoError(errno, "cannot write", place, "Check that the agent's user may write there.");
 }
 
 // Allocates; "fallocate" or "sparse".
@@ -250,7 +261,8 @@ TargetInspection InspectFile(const FileTarget& target, const std::vector<ObjectS
     }
     return inspection;
   }
-  inspection.refusal = CheckSpace(dir, *plan);
+  inspection.refusal = CheckWritable(dir);
+  inspection.refusal.Update(CheckSpace(dir, *plan));
   inspection.writable = inspection.refusal.ok();
   uint64_t bytes = 0;
   for (const ObjectSpec& spec : objects) bytes += spec.size;

@@ -49,6 +49,7 @@ absl::Status PhaseAggregator::Add(const std::string& agent, const IntervalDelta&
     IntervalDelta bare;
     bare.interval = delta.interval;
     bare.gap = true;
+    state.gaps[delta.interval] = state.outstanding;
     impl_->pending[delta.interval].deltas.emplace(agent, std::move(bare));
   } else {
     MUSTER_ASSIGN_OR_RETURN(DecodedDelta decoded, DecodeDelta(agent, state.carries, delta));
@@ -60,6 +61,7 @@ absl::Status PhaseAggregator::Add(const std::string& agent, const IntervalDelta&
       impl_->MergeDrain(delta, decoded);
     } else {
       impl_->MergePending(agent, delta, decoded);
+      state.outstanding = decoded.outstanding;
       for (const InitiatorDelta& initiator : delta.initiators) impl_->heard.insert(initiator.initiator);
     }
     impl_->live.Delivered(agent, delta, impl_->shape.interval);

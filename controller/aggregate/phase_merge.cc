@@ -88,7 +88,11 @@ void PhaseAggregator::Impl::MergePending(const std::string& id, const IntervalDe
 std::string PhaseAggregator::Impl::Absence(const PhaseAgent& agent, const IntervalDelta* delta) const {
   if (agent.carries.empty()) return "";
   if (delta == nullptr) return agent.lost ? "lost" : "not delivered";
-  if (delta->gap) return "gap";
+  if (delta->gap) {
+    const auto across = agent.gaps.find(delta->interval);
+    if (across == agent.gaps.end() || across->second == 0) return "gap";
+    return fmt::format("gap, {} operations outstanding across it", across->second);
+  }
   for (uint32_t initiator : agent.carries) {
     const bool there = std::any_of(delta->initiators.begin(), delta->initiators.end(),
                                    [&](const InitiatorDelta& d) { return d.initiator == initiator; });

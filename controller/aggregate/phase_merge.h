@@ -23,6 +23,9 @@ struct PhaseAgent {
   std::vector<uint32_t> carries;
   std::vector<bool> delivered;  // by interval
   bool drained = false, lost = false;
+  uint64_t outstanding = 0;  // at the end of the newest interval that was no gap
+  std::map<int64_t, uint64_t>
+      gaps;  // operations that were out when the process stopped: their latency contains the gap
   std::optional<PhaseTotals> totals;
 
   bool Delivered(int64_t interval) const {

@@ -59,6 +59,10 @@ std::string Sparkline(const std::vector<double>& values, size_t width) {
   return line;
 }
 
+std::string LiveLatency(const LiveFigures& figures, Nanos value) {
+  return figures.max == 0 ? "-" : FormatLatency(static_cast<double>(value));
+}
+
 std::vector<std::string> DrawLive(const LiveState& s, size_t width) {
   std::vector<std::string> lines;
   lines.push_back(fmt::format("run {}   step {}/{} {}   about {} left", s.run_id, s.step_number, s.steps, s.step_name,
@@ -84,9 +88,8 @@ std::vector<std::string> DrawLive(const LiveState& s, size_t width) {
     const LiveFigures& f = *s.live;
     lines.push_back(fmt::format(
         "fleet   {:>8} IOPS  {:>10}/s  p50 {:>8}  p99 {:>8}  p99.9 {:>8}  out {}{}{}", FormatCount(f.iops),
-        FormatBytesHuman(f.bytes_per_second), FormatLatency(static_cast<double>(f.p50)),
-        FormatLatency(static_cast<double>(f.p99)), FormatLatency(static_cast<double>(f.p999)), f.outstanding,
-        f.failed > 0 ? fmt::format("  FAILED {}", f.failed) : "", f.provisional ? "  provisional" : ""));
+        FormatBytesHuman(f.bytes_per_second), LiveLatency(f, f.p50), LiveLatency(f, f.p99), LiveLatency(f, f.p999),
+        f.outstanding, f.failed > 0 ? fmt::format("  FAILED {}", f.failed) : "", f.provisional ? "  provisional" : ""));
     if (s.history.size() > 1) lines.push_back("        " + Sparkline(s.history, width > 20 ? width - 10 : 10));
     for (const AgentLive& a : f.agents) {
       lines.push_back(fmt::format("  {:<12} {:>8} IOPS  {:>10}/s  out {:<6} oldest {:>8}  cpu {:>4.0f} %{}", a.agent,

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "common/base/units.h"
@@ -52,16 +53,12 @@ class PlainView : public QuietView {
   }
   void OnLive(const Step&, const LiveFigures& f) override {
     // One line an interval, and at most two a second.
-    if (f.interval == interval_ || clock_.Now() - last_ < kSecond / 2) return;
-    interval_ = f.interval;
-    last_ = clock_.Now();
-    Print(fmt::format("{}: interval {}{} {} IOPS {}/s p50 {} p99 {} p99.9 {}{}{}", step_, f.interval,
-                      f.in_window ? "" : " (warm-up)", FormatCount(f.iops), FormatBytesHuman(f.bytes_per_second),
-                      FormatLatency(static_cast<double>(f.p50)), FormatLatency(static_cast<double>(f.p99)),
-                      FormatLatency(static_cast<double>(f.p999)),
-                      f.failed > 0 ? fmt::format(" failed {}", f.failed) : "", f.provisional ? " provisional" : ""));
+    if (f.interval == interval_) return;
+    held_ = f;
+    if (clock_.Now() - last_ >= kSecond / 2) PrintHeld();
   }
   void OnStepResult(const StepResult& result) override {
+    PrintHeld();  // the last one always
     Print(fmt::format("step {}/{} {}: {}{}", result.step.index + 1, steps_, result.step.name,
                       StepOutcomeName(result.outcome), result.message.empty() ? "" : ", " + result.message));
   }
@@ -70,7 +67,25 @@ class PlainView : public QuietView {
 
  private:
   static void Print(const std::string& line) { Err("{}\n", line); }
+  void PrintHeld() {
+    if (!held_) return;
+    const LiveFigures f = *std::move(held_);
+    held_.reset();
+    interval_ = f.interval;
+    last_ = clock_.Now();
+    Nanos oldest = 0;
+    for (const AgentLive& agent : f.agents) oldest = std::max(oldest, agent.oldest_age);
+    const std::string stalled =
+        f.max == 0 && f.outstanding > 0
+            ? fmt::format(", {} outstanding, oldest {}", f.outstanding, FormatLatency(static_cast<double>(oldest)))
+            : "";
+    Print(fmt::format("{}: interval {}{} {} IOPS {}/s p50 {} p99 {} p99.9 {}{}{}{}", step_, f.interval,
+                      f.in_window ? "" : " (warm-up)", FormatCount(f.iops), FormatBytesHuman(f.bytes_per_second),
+                      LiveLatency(f, f.p50), LiveLatency(f, f.p99), LiveLatency(f, f.p999), stalled,
+                      f.failed > 0 ? fmt::format(" failed {}", f.failed) : "", f.provisional ? " provisional" : ""));
+  }
   const size_t steps_;
+  std::optional<LiveFigures> held_;  // newer than the last line
   const Clock& clock_;
   std::string step_;
   int64_t interval_ = -1;

@@ -51,22 +51,6 @@ absl::StatusOr<std::string> FindAgentBinary() {
                                                  .next = "Install or build both programs into one directory."});
 }
 
-absl::StatusOr<std::unique_ptr<RuntimeDir>> RuntimeDir::Create() {
-  // A pathname socket has 107 bytes: long TMPDIRs do not fit, so /tmp is the last resort.
-  const char* const bases[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"};
-  for (const char* base : bases) {
-    if (base == nullptr || base[0] != '/' || strlen(base) > 60) continue;
-    std::string path = std::string(base) + "/muster-XXXXXX";
-    if (mkdtemp(path.data()) != nullptr) return std::unique_ptr<RuntimeDir>(new RuntimeDir(path));
-  }
-  return ErrnoError(errno, "make a directory for the control socket", "/tmp", "Set TMPDIR to a writable directory.");
-}
-
-RuntimeDir::~RuntimeDir() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 absl::StatusOr<std::unique_ptr<LocalAgents>> LocalAgents::Spawn(const LocalAgentsOptions& options) {
   std::unique_ptr<LocalAgents> agents(new LocalAgents);
   int fds[2];
@@ -76,7 +60,7 @@ absl::StatusOr<std::unique_ptr<LocalAgents>> LocalAgents::Spawn(const LocalAgent
   constexpr int kChildFd = 3;
   for (uint32_t k = 1; k <= options.count; ++k) {
     Child child;
-    child.id = fmt::format("local-{}", k);
+    child.id = fmt::format("local-{:0{}}", k, std::to_string(options.count).size());  // so that their names sort
     child.log = fmt::format("{}/agent-{}.log", options.log_dir, k);
     std::vector<std::string> args = {options.agent_binary,
                                      "--controller",

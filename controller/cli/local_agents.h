@@ -49,7 +49,8 @@ class LocalAgents {
 absl::StatusOr<std::string> FindAgentBinary();
 
 // A new 0700 directory for sockets and logs below $XDG_RUNTIME_DIR or the temporary directory; removed with its files
-// by the destructor.
+// by the destructor. What a killed process left there (its lock has gone with it) is removed by the next Create of the
+// same user, at most 64 directories a call.
 class RuntimeDir {
  public:
   static absl::StatusOr<std::unique_ptr<RuntimeDir>> Create();
@@ -58,8 +59,9 @@ class RuntimeDir {
   RuntimeDir(const RuntimeDir&) = delete;
 
  private:
-  explicit RuntimeDir(std::string path) : path_(std::move(path)) {}
+  RuntimeDir(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
   std::string path_;
+  int lock_;  // flock'ed while this process lives
 };
 
 }  // namespace muster

@@ -31,6 +31,10 @@ std::string LatencyCell(const Histogram& histogram, double nanos) {
   return histogram.count() == 0 ? "-" : FormatLatency(nanos);
 }
 
+std::string MaxCell(const KindFigures& kind) {
+  return kind.response_max > 0 ? FormatLatency(static_cast<double>(kind.response_max)) : LatencyCell(kind.response, 0);
+}
+
 std::string DepthCell(double depth) {
   return depth == std::floor(depth) ? fmt::format("{:.0f}", depth) : fmt::format("{:.1f}", depth);
 }

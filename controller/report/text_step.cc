@@ -96,8 +96,7 @@ std::string ResponseTable(const StepFigures& figures) {
                MegabytesCell(PerSecond(kind.bytes, figures.window())), LatencyCell(response, response.moments().Mean()),
                LatencyCell(response, response.moments().StandardDeviation()), PercentileCell(response, 0.5),
                PercentileCell(response, 0.9), PercentileCell(response, 0.99), PercentileCell(response, 0.999),
-               PercentileCell(response, 0.9999), LatencyCell(response, static_cast<double>(kind.response_max)),
-               CountCell(static_cast<double>(kind.failed))});
+               PercentileCell(response, 0.9999), MaxCell(kind), CountCell(static_cast<double>(kind.failed))});
   });
   return "  response (done - due)\n" + table.Text();
 }

@@ -24,7 +24,7 @@ std::vector<std::string> StepRow(const StepResult& result) {
   row.push_back(MegabytesCell(PerSecond(all.bytes, figures.window())));
   row.push_back(LatencyCell(all.response, all.response.moments().Mean()));
   for (double q : {0.5, 0.99, 0.999}) row.push_back(PercentileCell(all.response, q));
-  row.push_back(LatencyCell(all.response, static_cast<double>(all.response_max)));
+  row.push_back(MaxCell(all));
   row.push_back(figures.fleet.asked_depth > 0 ? fmt::format("{}/{}", DepthCell(figures.fleet.achieved_depth),
                                                             DepthCell(figures.fleet.asked_depth))
                                               : DepthCell(figures.fleet.achieved_depth));

@@ -37,6 +37,8 @@ void AttachPhase::Ask(RunContext& ctx, Part& part, uint64_t generation) {
   part.stage = Stage::kAsked;
   part.deadline = ctx.now + command.deadline + ctx.options.deadlines.answer_slack;
   part.agent->attached = true;
+  const auto* file = std::get_if<FileTarget>(&command.target.kind);
+  if (file != nullptr && part.guard && command.writes && !file->keep) part.agent->owns.insert(file->dir);
   ctx.Send(*part.agent, std::move(command));
 }
 

@@ -6,10 +6,25 @@
 
 namespace muster {
 
+namespace {
+
+// Only the agent that made the files may remove them: with it gone they can stay, which must not go unsaid.
+void TellLeftovers(RunContext& ctx, const FleetAgent& agent) {
+  for (const std::string& dir : agent.owns) {
+    ctx.Tell(fmt::format(
+        "agent {} was lost before it removed its files: look for {}/muster-data{}; the next run there takes "
+        "them over",
+        agent.id, dir, agent.hostname.empty() ? "" : " on host " + agent.hostname));
+  }
+}
+
+}  // namespace
+
 void DetachPhase::Begin(RunContext& ctx) {
   key_ = ctx.Key(step_, PhaseKind::kDetach);
   deadline_ = ctx.now + ctx.options.deadlines.detach + ctx.options.deadlines.answer_slack;
   for (FleetAgent& agent : ctx.agents) {
+    if (!agent.live) TellLeftovers(ctx, agent);
     if (!agent.live || !agent.attached) continue;
     waiting_.insert(&agent);
     ctx.Send(agent, DetachCommand{.key = key_, .all = true, .target = {}});
@@ -32,7 +47,8 @@ absl::Status DetachPhase::OnReport(RunContext&, FleetAgent&, const AgentReport&)
   return absl::OkStatus();
 }
 
-void DetachPhase::OnLost(RunContext&, FleetAgent& agent) {
+void DetachPhase::OnLost(RunContext& ctx, FleetAgent& agent) {
+  if (waiting_.contains(&agent)) TellLeftovers(ctx, agent);
   waiting_.erase(&agent);
   done_ = waiting_.empty();
 }
@@ -48,6 +64,7 @@ void DetachPhase::OnTime(RunContext& ctx) {
                   .message = fmt::format("no answer to Detach within {}", FormatDuration(ctx.options.deadlines.detach)),
                   .next = "Look at the agent's log; files of the run may be left on its host."}),
              /*drop=*/true);
+    TellLeftovers(ctx, *agent);
   }
   waiting_.clear();
   done_ = true;

@@ -273,6 +273,7 @@ void IoPhase::Advance(RunContext& ctx) {
         if (!none([](const Part& p) { return p.stage == Stage::kPrepared; })) return;
         if (none([](const Part& p) { return p.stage == Stage::kMissed; })) {
           state_ = State::kRunning;
+          started_ = true;
         } else {
           if (attempt_ >= ctx.options.max_repeats) {
             Blame(EndCause::kError,

@@ -35,6 +35,8 @@ class IoPhase : public Phase {
   Nanos ClockError() const;
   // Earliest first I/O, or the start instant.
   Nanos FirstIoAt() const;
+  // A start instant was accepted by every participant of an attempt: before that there is nothing to judge.
+  bool started() const { return started_; }
 
  protected:
   enum class Stage : uint8_t { kAsked, kPrepared, kArmed, kMissed, kEnded, kFailed, kLost };
@@ -102,6 +104,7 @@ class IoPhase : public Phase {
   Facts& facts_;
   PhaseKey key_;
   uint32_t attempt_ = 0;
+  bool started_ = false;
   Nanos deadline_ = 0;  // of preparing, starting and undoing
   Nanos stopped_now_at_ = kNever;
 };

@@ -17,7 +17,8 @@ struct FleetAgent {
   uint64_t asked_commit = 0;   // handed to the store
   uint64_t committed = 0;      // reported back by the store
   ClockReading clock;
-  bool attached = false;  // an Attach was sent: a Detach is owed
+  bool attached = false;       // an Attach was sent: a Detach is owed
+  std::set<std::string> owns;  // directories whose files this agent makes, and removes at Detach
 };
 
 // What the phases of a run share: the plan, the agents, the time of the event at hand and the actions so far.

@@ -288,7 +288,12 @@ void RunMachine::PhaseOver() {
     result_.start_skew = measure_->StartSkew();
     result_.clock_error = measure_->ClockError();
     result_.figures = measure_->Seal(ctx_);
-    result_.checks = ctx_.options.judge(result_.figures, ctx_.plan.op_timeout);
+    if (measure_->started() || phase->cause() == EndCause::kNone || result_.figures.intervals > 0) {
+      result_.checks = ctx_.options.judge(result_.figures, ctx_.plan.op_timeout);
+    } else {
+      // It never began: the error says why, and findings on what was not measured would only bury it.
+      result_.figures.sums_error = absl::OkStatus();
+    }
   }
   const bool measured = was == State::kMeasure && result_.figures.intervals > 0;
   switch (phase->cause()) {

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <pwd.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -88,7 +90,12 @@ std::string DefaultRunsDir() {
   const char* data = std::getenv("XDG_DATA_HOME");
   if (data != nullptr && data[0] == '/') return std::string(data) + "/muster/runs";
   const char* home = std::getenv("HOME");
-  return std::string(home != nullptr && home[0] == '/' ? home : "/tmp") + "/.local/share/muster/runs";
+  if (home == nullptr || home[0] != '/') {
+    // A service or a bare environment: the user's entry, not a shared directory.
+    const passwd* const user = getpwuid(geteuid());
+    home = user != nullptr && user->pw_dir != nullptr && user->pw_dir[0] == '/' ? user->pw_dir : "/var/lib";
+  }
+  return std::string(home) + "/.local/share/muster/runs";
 }
 
 std::vector<RunSummary> ListRuns(const std::string& runs_dir) {

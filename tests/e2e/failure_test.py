@@ -1,5 +1,6 @@
 """What goes wrong: bad input, killed processes, full disks, devices that must not be touched."""
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -291,6 +292,54 @@ steps: [{name: late, target: t, workload: {size: 1MiB}, load: 1T4Q, measure: {wa
     assert done.code == 1 and step["outcome"] == "INVALID", step
     assert [(e["class"], e["count"]) for e in step["errors"]] == [("timeout", 4)], step["errors"]
     assert step["fleet"]["kinds"][0]["response"]["max_ns"] < 1_000_000_000, "no timed-out operation in a success histogram"
+
+
+def beside(place, agent):
+    """muster with another program as its local agent."""
+    folder = os.path.join(place.path, "bin")
+    os.makedirs(folder, exist_ok=True)
+    shutil.copy(MUSTER, folder)
+    path = os.path.join(folder, "muster-agent")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\n" + agent)
+    os.chmod(path, 0o755)
+    return os.path.join(folder, "muster")
+
+
+def test_local_agent_that_dies_before_it_connects_is_reported_at_once(place):
+    program = beside(place, "echo no such library >&2\nexit 7\n")
+    begun = time.monotonic()
+    done = subprocess.run([program, "run", place.campaign(NULL % "60s"), "--runs", place.runs], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and "AGENT_ENDED" in done.stderr, done
+    assert "exit code 7" in done.stderr and "no such library" in done.stderr, done
+    assert time.monotonic() - begun < 10, "not after half a minute of waiting"
+
+
+def test_interrupt_before_agents_connect(place):
+    program = beside(place, "echo waiting\ncat <&3\n")  # ends with the controller, never connects
+    process = subprocess.Popen([program, "run", place.campaign(NULL % "60s"), "--runs", place.runs, "--local", "2"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: len(children_of(process.pid)) == 2, what="both agents")
+    agents = children_of(process.pid)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=25)
+    assert process.returncode == 1, (process.returncode, out, err)
+    assert not any(alive(p) for p in agents)
+
+
+def test_full_hang_shows_how_long(place):
+    done = muster("run", place.campaign("""
+name: hang
+op_timeout: 1s
+targets: {t: {null: {hang: true}}}
+steps: [{name: hang, target: t, workload: {size: 1MiB}, load: 1T4Q, measure: {warmup: 1s, window: 1s}}]
+"""), "--runs", place.runs)
+    assert done.code == 1, done
+    row = next(line for line in done.out.splitlines() if line.startswith("hang"))
+    # step outcome init load IOPS MB/s mean p50 p99 p99.9 max (two words) depth
+    cells = row.split()
+    assert cells[4] == "0" and cells[6] == "-" and float(cells[10]) >= 1 and cells[11] == "s", row
+    assert "4 outstanding, oldest" in done.err and "0 ns" not in done.err, done.err
 
 
 def test_nothing_measured_is_not_valid(place):

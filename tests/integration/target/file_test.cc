@@ -1,5 +1,6 @@
 // File targets on real file systems.
 #include <fcntl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -133,6 +134,20 @@ TEST_CASE("a full disk is told before anything is made, with both numbers") {
   }
   // What fits is still accepted.
   CHECK(CodeOf(Attach(FileRequest(dir, {{0, "data", 8 * kMiB}}), allow)) == "OK");
+}
+
+TEST_CASE("where nothing can be written, looking says so before a run does") {
+  RequireRootOrSkip();
+  const MountedFs mounted(FsKind::kTmpfs, 32 * kMiB);
+  const AllowList allow{{mounted.path()}, {}};
+  const AttachRequest request = FileRequest(mounted.path() + "/b", {{0, "data", kMiB}});
+  CHECK(Inspect(request.target, request.objects, true, allow).writable);
+  REQUIRE(mount(nullptr, mounted.path().c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) == 0);
+  const TargetInspection inspection = Inspect(request.target, request.objects, true, allow);
+  CHECK_FALSE(inspection.writable);
+  CHECK(CodeOf(inspection.refusal) == "SYS_EROFS");
+  CHECK(CodeOf(Attach(request, allow)) == "SYS_EROFS");
+  CHECK(Inspect(request.target, request.objects, false, allow).would_write == "nothing");
 }
 
 TEST_CASE("a kept file of the right size is used again, one of another size is made anew") {

@@ -135,6 +135,7 @@ TEST_CASE("gaps and absent initiators make an interval missing and are named; ra
   std::vector<IntervalDelta> b = {Interval(0, {Initiator(1, {Ops(kRead, {100})})}), Gap(1),
                                   Interval(2, {Initiator(1, {Ops(kRead, {100})})}),
                                   Interval(3, {Initiator(1, {Ops(kRead, {100})})})};
+  b[0].initiators[0].outstanding = 5;
   for (const auto& delta : a) REQUIRE(aggregator.Add("a", delta).ok());
   for (const auto& delta : b) REQUIRE(aggregator.Add("b", delta).ok());
   REQUIRE(aggregator.AddTotals("a", TotalsOf(a)).ok());
@@ -143,8 +144,8 @@ TEST_CASE("gaps and absent initiators make an interval missing and are named; ra
   CHECK(figures.sums_error.ok());
   CHECK(figures.intervals == 2);
   CHECK(figures.missing_count == 2);
-  CHECK(figures.missing ==
-        std::vector<std::string>{"agent b interval 1 (gap)", "agent a interval 2 (initiator 2 absent)"});
+  CHECK(figures.missing == std::vector<std::string>{"agent b interval 1 (gap, 5 operations outstanding across it)",
+                                                    "agent a interval 2 (initiator 2 absent)"});
   CHECK(Row(figures.fleet, std::nullopt).completed == 6);
   // Initiator rows are over the same intervals, so that they add up to the fleet.
   for (const GroupFigures& group : figures.initiators) CHECK(Row(group, std::nullopt).completed == 2);

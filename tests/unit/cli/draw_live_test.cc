@@ -34,7 +34,7 @@ LiveState Measuring() {
   live.bytes_per_second = 12'345.0 * 4096;
   live.p50 = 87'100;
   live.p99 = 1'240'000;
-  live.p999 = 3'000'000'000;
+  live.p999 = live.max = 3'000'000'000;
   live.agents = {{.agent = "local-1", .interval = 11, .iops = 6'000},
                  {.agent = "local-2", .interval = 9, .silent = true}};
   state.live = live;
@@ -54,6 +54,16 @@ TEST_CASE("the live view shows step, phase, ETA, fleet figures and a line an age
   CHECK(Contains(lines, "local-1"));
   CHECK(Contains(lines, "SILENT"));
   CHECK_FALSE(Contains(lines, "warm-up"));
+}
+
+TEST_CASE("an interval in which nothing finished has no latency, rather than 0 ns") {
+  LiveState state = Measuring();
+  state.live->p50 = state.live->p99 = state.live->p999 = state.live->max = 0;
+  const auto lines = DrawLive(state, 120);
+  CHECK_FALSE(Contains(lines, "p50     0 ns"));
+  CHECK_FALSE(Contains(lines, "p99     0 ns"));
+  CHECK(LiveLatency(*state.live, 0) == "-");
+  CHECK(LiveLatency(*Measuring().live, 87'100) == "87.1 us");
 }
 
 TEST_CASE("a fill shows bytes, rate and ETA") {

@@ -52,6 +52,37 @@ TEST_CASE("the runtime directory is private and goes with its owner") {
   CHECK_FALSE(std::filesystem::exists(path));
 }
 
+TEST_CASE("what a killed process left is removed by the next one, what is in use is not") {
+  const char* old = getenv("XDG_RUNTIME_DIR");
+  const std::string saved = old == nullptr ? "" : old;
+  std::string base = "/tmp/muster-runtime-XXXXXX";
+  REQUIRE(mkdtemp(base.data()) != nullptr);
+  setenv("XDG_RUNTIME_DIR", base.c_str(), 1);
+  const auto make = [&](const std::string& name, bool lock, mode_t mode = 0700) {
+    const std::string path = base + "/" + name;
+    REQUIRE(mkdir(path.c_str(), mode) == 0);
+    std::ofstream(path + "/agent-1.log") << "x";
+    if (lock) std::ofstream(path + "/lock") << "";
+    return path;
+  };
+  const std::string stale = make("muster-abcdef", true);
+  const std::string half_made = make("muster-ghijkl", false);  // its maker may be about to lock it
+  const std::string open_to_all = make("muster-mnopqr", true, 0755);
+  const std::string other = make("muster-keep", true);
+  {
+    auto used = RuntimeDir::Create();
+    REQUIRE(used.ok());
+    CHECK((*used)->path().rfind(base, 0) == 0);
+    CHECK_FALSE(std::filesystem::exists(stale));
+    auto next = RuntimeDir::Create();
+    REQUIRE(next.ok());
+    CHECK(std::filesystem::exists((*used)->path()));
+  }
+  for (const std::string& path : {half_made, open_to_all, other}) CHECK(std::filesystem::exists(path + "/agent-1.log"));
+  std::filesystem::remove_all(base);
+  old == nullptr ? unsetenv("XDG_RUNTIME_DIR") : setenv("XDG_RUNTIME_DIR", saved.c_str(), 1);
+}
+
 TEST_CASE("agents end when the pipe closes") {
   auto dir = RuntimeDir::Create();
   REQUIRE(dir.ok());

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tests/unit/run/machine_harness.h"
 
 namespace muster {
@@ -288,6 +290,40 @@ TEST_CASE("a fill is dealt over the agents and must write all of it") {
     CHECK(h.results.at(0).outcome == StepOutcome::kFailed);
     CHECK(h.sent.back() == "b: detach");
   }
+}
+
+TEST_CASE("files of an agent that is lost before it detaches are named, kept ones are not") {
+  const bool keep = GENERATE(false, true);
+  Harness h(2, {"h1", "h2"});
+  std::get<FileTarget>(h.plan.targets[1].kind).keep = keep;
+  h.plan.steps = {OneStep(0, 2, "f")};
+  h.plan.steps[0].writes = true;
+  h.Begin();
+  h.Attached("a", 0, 1);
+  h.Attached("b", 0, 1);
+  h.Says("b", AgentGone{Oops("LINK_BROKEN")});
+  h.Says("a", PrepareDone{.key = h.Key(PhaseKind::kMeasure)});
+  h.At(h.now + 20 * kSecond);
+  h.At(h.now + 20 * kSecond);
+  h.Detached("a");
+  const bool named = std::any_of(h.told.begin(), h.told.end(), [](const std::string& text) {
+    return text.find("agent b was lost") != std::string::npos && text.find("/d/muster-data") != std::string::npos;
+  });
+  CHECK(named == !keep);
+}
+
+TEST_CASE("what a phase that never began did not measure is not judged") {
+  Harness h(1);
+  h.plan.steps = {OneStep(0, 1)};
+  h.Begin();
+  h.Attached("a");
+  h.Says("a", PrepareDone{.key = h.Key(PhaseKind::kMeasure), .status = Oops("BUFFER_MEMORY")});
+  h.Detached("a");
+  REQUIRE(h.results.size() == 1);
+  CHECK(h.results[0].outcome == StepOutcome::kFailed);
+  CHECK_THAT(h.results[0].message, Catch::Contains("BUFFER_MEMORY"));
+  CHECK(h.results[0].figures.sums_error.ok());
+  CHECK(h.results[0].checks.empty());
 }
 
 TEST_CASE("an agent that carries nothing in this step may be lost without harm to it; the run ends after it") {

@@ -1,3 +1,6 @@
+#include <pwd.h>
+#include <unistd.h>
+
 #include <fstream>
 
 #include "common/base/status.h"
@@ -61,6 +64,10 @@ TEST_CASE("the default place of runs follows XDG_DATA_HOME") {
   CHECK(DefaultRunsDir() == "/data/muster/runs");
   setenv("XDG_DATA_HOME", "relative", 1);  // to be ignored, says the specification
   CHECK_THAT(DefaultRunsDir(), Catch::EndsWith("/.local/share/muster/runs"));
+  const std::string home = getenv("HOME") == nullptr ? "" : getenv("HOME");
+  unsetenv("HOME");
+  CHECK(DefaultRunsDir() == std::string(getpwuid(geteuid())->pw_dir) + "/.local/share/muster/runs");
+  if (!home.empty()) setenv("HOME", home.c_str(), 1);
   old == nullptr ? unsetenv("XDG_DATA_HOME") : setenv("XDG_DATA_HOME", saved.c_str(), 1);
 }
 
