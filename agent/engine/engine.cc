@@ -114,15 +114,7 @@ class ThreadedEngine final : public Engine {
       slots += fmt::format("{}{}", slots.empty() ? "" : ", ", worker->plan.slots);
     }
     result.emplace_back("depth of workers", slots);
-    const BackendDescription& backend = shared_->workers.front()->description;
-    result.emplace_back("backend max outstanding", fmt::format("{}", backend.max_outstanding));
-    for (const auto& [name, value] : backend.parameters) result.emplace_back("backend " + name, value);
-    for (const auto& worker : shared_->workers) {
-      if (worker->description.parameters == backend.parameters) continue;
-      for (const auto& [name, value] : worker->description.parameters) {
-        result.emplace_back(fmt::format("backend {} (worker {})", name, worker->index), value);
-      }
-    }
+    DescribeBackends(result);
     return result;
   }
 
@@ -171,6 +163,25 @@ class ThreadedEngine final : public Engine {
   }
 
  private:
+  // What all backends have alike is said once, the rest with whose it is.
+  void DescribeBackends(std::vector<std::pair<std::string, std::string>>& result) const {
+    const BackendDescription& first = shared_->workers.front()->descriptions.front();
+    result.emplace_back("backend max outstanding", fmt::format("{}", first.max_outstanding));
+    for (const auto& [name, value] : first.parameters) result.emplace_back("backend " + name, value);
+    for (const auto& worker : shared_->workers) {
+      for (size_t i = 0; i < worker->descriptions.size(); ++i) {
+        const LanePlan& lane = worker->plan.lanes[i];
+        const std::string whose = worker->plan.lanes.size() == 1 && shared_->target.connections == 0
+                                      ? fmt::format("worker {}", worker->index)
+                                      : fmt::format("initiator {} connection {}", lane.initiator, lane.connection);
+        for (const auto& parameter : worker->descriptions[i].parameters) {
+          if (std::find(first.parameters.begin(), first.parameters.end(), parameter) != first.parameters.end())
+            continue;
+          result.emplace_back(fmt::format("backend {} ({})", parameter.first, whose), parameter.second);
+        }
+      }
+    }
+  }
   std::vector<WorkerPlan> Plans() const {
     std::vector<WorkerPlan> plans;
     for (const auto& worker : shared_->workers) plans.push_back(worker->plan);
@@ -240,9 +251,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Prepare(const PhaseSpec& spec, c
   uint64_t seed = 1;
   if (const auto* measure = std::get_if<MeasureSpec>(&spec.work)) seed = measure->workload.seed;
   const uint32_t first_initiator = spec.initiators.empty() ? 0 : spec.initiators.front();
-  BackendFactory factory = [kind = target.target.kind, seed, first_initiator](uint32_t worker) {
+  BackendFactory factory = [kind = target.target.kind, seed, first_initiator](const BackendSeat& seat) {
     if (const auto* null = std::get_if<NullTarget>(&kind)) {
-      return MakeNullBackend(*null, StreamSeed(seed, SeedPurpose::kBackend, first_initiator, worker));
+      return MakeNullBackend(*null, StreamSeed(seed, SeedPurpose::kBackend, first_initiator, seat.worker));
     }
     return MakeUringBackend();
   };

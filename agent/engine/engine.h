@@ -62,9 +62,13 @@ struct EngineOptions {
   uint64_t max_buffer_memory = 0;  // bytes; 0: a quarter of RAM
 };
 
+inline constexpr uint32_t kConnectionPerStream = UINT32_MAX;
+
 struct EngineTarget {
   Target target;                       // for backend choice
   std::vector<BackendObject> objects;  // by slot; descriptors outlive the engine
+  // Connections of each initiator, a backend instance each; 0: none, a worker has one backend for all it carries.
+  uint32_t connections = 0;
 };
 
 // Runs one phase on worker threads: pacer -> op source -> backend -> recorder (see agent/README.md).

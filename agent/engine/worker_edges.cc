@@ -80,7 +80,10 @@ void WorkerLoop::WriteFigures(Nanos t) {
 
 void WorkerLoop::CheckOverload() {
   if (full_groups_ == 0) return;
-  Nanos oldest = offer_head_ < offer_stamped_ ? slots_[offer_[offer_head_].tag].due : kNever;
+  Nanos oldest = kNever;
+  for (const Lane& lane : lanes_) {
+    if (lane.head < lane.stamped) oldest = std::min(oldest, slots_[lane.offer[lane.head].tag].due);
+  }
   for (const Group& group : groups_) {
     if (group.queue->waiting() > 0) oldest = std::min(oldest, group.queue->OldestDue());
   }
@@ -96,7 +99,7 @@ void WorkerLoop::CheckCommands() {
   if (__builtin_expect(control_.abort.load(std::memory_order_relaxed), 0) && !backend_aborted_) {
     backend_aborted_ = true;
     StopNow(EndReason::kAbort);
-    backend_.Abort();
+    for (Lane& lane : lanes_) lane.backend->Abort();
   }
   if (state_ == State::kRunning && now_ >= lease_.load(std::memory_order_relaxed)) StopNow(EndReason::kLease);
   if (result_.reason == EndReason::kBackend) StopNow(EndReason::kBackend);
@@ -135,8 +138,10 @@ void WorkerLoop::EnterDrain(Nanos end, EndReason reason, bool issue_backlog) {
   }
   next_arrival_ = kNever;
   // Closed loop: what was prepared but never offered was never due.
-  for (size_t i = offer_stamped_; i < offer_tail_; ++i) slots_[offer_[i].tag].state = SlotState::kIdle;
-  offer_tail_ = offer_stamped_;
+  for (Lane& lane : lanes_) {
+    for (size_t i = lane.stamped; i < lane.tail; ++i) slots_[lane.offer[i].tag].state = SlotState::kIdle;
+    lane.tail = lane.stamped;
+  }
   ListStragglers();
 }
 

@@ -27,12 +27,11 @@ bool Writes(const LoopConfig& config) {
 
 }  // namespace
 
-WorkerLoop::WorkerLoop(const LoopConfig& config, const WorkerPlan& plan, uint32_t worker, Backend& backend,
-                       const BufferPool& buffers, IntervalRecorder& recorder, const Clock& clock,
-                       const FleetTime& fleet, const LeaseEnd& lease, LoopControl& control,
+WorkerLoop::WorkerLoop(const LoopConfig& config, const WorkerPlan& plan, uint32_t worker,
+                       std::span<Backend* const> backends, const BufferPool& buffers, IntervalRecorder& recorder,
+                       const Clock& clock, const FleetTime& fleet, const LeaseEnd& lease, LoopControl& control,
                        std::function<void()> published)
     : config_(config),
-      backend_(backend),
       buffers_(buffers),
       recorder_(recorder),
       clock_(clock),
@@ -46,9 +45,13 @@ WorkerLoop::WorkerLoop(const LoopConfig& config, const WorkerPlan& plan, uint32_
                             plan.groups.front().initiator, worker)),
       slots_(plan.slots),
       groups_(plan.groups.size()),
-      offer_(2 * static_cast<size_t>(plan.slots)),
+      lanes_(backends.size()),
       completions_(std::min<size_t>(plan.slots, kLargestBatch)) {
-  if (const uint32_t batch = backend_.Describe().submit_batch; batch > 0) submit_batch_ = batch;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_[i].backend = backends[i];
+    lanes_[i].offer.resize(2 * static_cast<size_t>(lanes_.size() == 1 ? plan.slots : plan.lanes[i].slots));
+    if (const uint32_t batch = backends[i]->Describe().submit_batch; batch > 0) lanes_[i].batch = batch;
+  }
   if (config.fill) fill_.emplace(*config.fill);
   idle_.reserve(plan.slots);
   uint32_t next_slot = 0;
@@ -57,9 +60,14 @@ WorkerLoop::WorkerLoop(const LoopConfig& config, const WorkerPlan& plan, uint32_
     Group& group = groups_[g];
     group.initiator = group_plan.initiator;
     group.first_stream = static_cast<uint32_t>(streams_.size());
+    if (!group_plan.streams.empty()) {
+      group.first_lane = group_plan.streams.front().lane;
+      group.lanes = group_plan.streams.back().lane - group.first_lane + 1;
+    }
     std::vector<Pacer> pacers;
     for (const StreamPlan& stream : group_plan.streams) {
       const Workload& work = *config.work;
+      stream_lane_.push_back(stream.lane);
       streams_.emplace_back(work, stream.extent,
                             StreamSeed(work.seed, SeedPurpose::kSource, group.initiator, stream.stream));
       if (open_) {
@@ -76,6 +84,7 @@ WorkerLoop::WorkerLoop(const LoopConfig& config, const WorkerPlan& plan, uint32_
         // In closed loop a slot belongs to one stream for good.
         const size_t count = group_plan.streams.size();
         slot.stream = group.first_stream + static_cast<uint32_t>(count == 0 ? 0 : i * count / group_plan.slots);
+        if (count > 0) slot.lane = stream_lane_[slot.stream];
         idle_.push_back(next_slot);
       }
     }
@@ -100,7 +109,7 @@ void WorkerLoop::Begin(Nanos t0_fleet) {
   if (config_.warmup == 0) window_from_ = begin_;
   set_->primary_in_window = open_ && config_.warmup == 0;
   applied_ = begin_;
-  backend_.PhaseStarts(begin_);
+  for (Lane& lane : lanes_) lane.backend->PhaseStarts(begin_);
   Woke();
 }
 
@@ -144,23 +153,33 @@ WorkerLoop::Next WorkerLoop::Step() {
     } else if (state_ == State::kRunning) {
       Refill();
     }
-    if (offer_head_ != offer_tail_) {
+    bool offered = false;
+    for (Lane& lane : lanes_) {
+      if (lane.head == lane.tail) continue;
       // A paced operation that met an idle worker is issued on the sample that found it due: another one would only
       // add the time of taking it to its wait.
-      const bool sample_is_fresh = open_ && !reaped && !made_content_;
+      const bool sample_is_fresh = open_ && !reaped && !made_content_ && !offered;
       if (!sample_is_fresh) now_ = clock_.Now();
-      Offer();
-    } else if (!reaped) {
-      PrepareContent();
+      Offer(lane);
+      offered = true;
+      if (starved_ || orphaned() || (state_ != State::kRunning && !issue_backlog_)) break;
     }
+    if (!offered && !reaped) PrepareContent();
     if (open_ && state_ == State::kRunning) CheckOverload();
   }
   return {starved_ ? now_ + kStarvedPoll : WaitUntil(), starved_};
 }
 
 void WorkerLoop::Poll() {
-  pending_ = backend_.Reap(completions_, now_);
-  if (orphaned()) return;
+  pending_ = 0;
+  // Begins with another lane each time: one that always has something must not keep the last ones waiting.
+  for (size_t i = 0; i < lanes_.size() && pending_ < completions_.size(); ++i) {
+    Lane& lane = lanes_[(first_lane_ + i) % lanes_.size()];
+    pending_ += lane.backend->Reap({completions_.data() + pending_, completions_.size() - pending_}, now_);
+    if (orphaned()) return;
+  }
+  if (lanes_.size() > 1) first_lane_ = (first_lane_ + 1) % lanes_.size();
+  more_ = lanes_.size() > 1 && pending_ == completions_.size();
   stamp_ = now_ = clock_.Now();
   const Nanos gap = stamp_ - last_look_;
   gap_ = std::max(gap_, gap);
@@ -253,6 +272,7 @@ void WorkerLoop::Collect() {
       group.free_slots.pop_back();
       Slot& slot = slots_[index];
       slot.stream = group.first_stream + due.stream;
+      slot.lane = stream_lane_[slot.stream];
       slot.due = due.due;
       slot.found_free = due.found_free;
       slot.in_window = due.due >= window_from_;
@@ -263,7 +283,7 @@ void WorkerLoop::Collect() {
         slot.straggler = AddStraggler(g, op.kind, slot.due);
       }
       Place(index, op);
-      offer_stamped_ = offer_tail_;
+      lanes_[slot.lane].stamped = lanes_[slot.lane].tail;
     }
   }
 }
@@ -278,37 +298,38 @@ void WorkerLoop::Place(uint32_t index, const PlannedOp& op) {
     made_content_ = true;
   }
   slot.fresh = false;
-  if (offer_tail_ == offer_.size()) {
-    std::copy(offer_.begin() + static_cast<ptrdiff_t>(offer_head_), offer_.end(), offer_.begin());
-    offer_stamped_ -= offer_head_;
-    offer_tail_ -= offer_head_;
-    offer_head_ = 0;
+  Lane& lane = lanes_[slot.lane];
+  if (lane.tail == lane.offer.size()) {
+    std::copy(lane.offer.begin() + static_cast<ptrdiff_t>(lane.head), lane.offer.end(), lane.offer.begin());
+    lane.stamped -= lane.head;
+    lane.tail -= lane.head;
+    lane.head = 0;
   }
-  offer_[offer_tail_++] = {.offset = op.offset,
-                           .buffer = buffer,
-                           .tag = index,
-                           .bytes = op.bytes,
-                           .object = op.slot,
-                           .kind = static_cast<IoKind>(op.kind),
-                           .flags = 0,
-                           .buffer_index = buffers_.RegionOf(index)};
+  lane.offer[lane.tail++] = {.offset = op.offset,
+                             .buffer = buffer,
+                             .tag = index,
+                             .bytes = op.bytes,
+                             .object = op.slot,
+                             .kind = static_cast<IoKind>(op.kind),
+                             .flags = 0,
+                             .buffer_index = buffers_.RegionOf(index)};
 }
 
 // In portions of the backend's batch, each with a stamp of its own: an operation must not be called issued while the
 // system call that carries those before it still runs. At now_, sampled just before.
-void WorkerLoop::Offer() {
-  OfferBatch();
-  while (!starved_ && !orphaned() && !backend_full_ && offer_head_ != offer_tail_ &&
+void WorkerLoop::Offer(Lane& lane) {
+  OfferBatch(lane);
+  while (!starved_ && !orphaned() && !lane.full && lane.head != lane.tail &&
          (state_ == State::kRunning || issue_backlog_)) {
     now_ = clock_.Now();
-    OfferBatch();
+    OfferBatch(lane);
   }
 }
 
 // Closed loop: due is the first Submit that offers it.
-void WorkerLoop::StampOffered(size_t end, Nanos t) {
-  for (; offer_stamped_ < end; ++offer_stamped_) {
-    Slot& slot = slots_[offer_[offer_stamped_].tag];
+void WorkerLoop::StampOffered(Lane& lane, size_t end, Nanos t) {
+  for (; lane.stamped < end; ++lane.stamped) {
+    Slot& slot = slots_[lane.offer[lane.stamped].tag];
     Group& group = groups_[slot.group];
     slot.due = t;
     group.meter.To(t);
@@ -317,19 +338,19 @@ void WorkerLoop::StampOffered(size_t end, Nanos t) {
   }
 }
 
-void WorkerLoop::OfferBatch() {
+void WorkerLoop::OfferBatch(Lane& lane) {
   const Nanos t = now_;
   if (starved_ = !CloseIntervals(t); starved_) return;
   if (t >= lease_.load(std::memory_order_relaxed)) StopNow(EndReason::kLease);
   if (state_ != State::kRunning && !issue_backlog_) return;
   AdvanceArrivals(t, true);
-  const size_t offered = std::min(offer_tail_ - offer_head_, submit_batch_);
+  const size_t offered = std::min(lane.tail - lane.head, lane.batch);
   if (offered == 0) return;
-  StampOffered(offer_head_ + offered, t);
-  const size_t accepted = backend_.Submit({offer_.data() + offer_head_, offered}, t);
+  StampOffered(lane, lane.head + offered, t);
+  const size_t accepted = lane.backend->Submit({lane.offer.data() + lane.head, offered}, t);
   if (orphaned()) return;
   for (size_t i = 0; i < accepted; ++i) {
-    Slot& slot = slots_[offer_[offer_head_ + i].tag];
+    Slot& slot = slots_[lane.offer[lane.head + i].tag];
     Group& group = groups_[slot.group];
     slot.issued = t;
     slot.state = SlotState::kWire;
@@ -340,10 +361,11 @@ void WorkerLoop::OfferBatch() {
     if (open_ && slot.found_free) set_->lateness[slot.group].Record(static_cast<uint64_t>(t - slot.due));
   }
   wire_ += static_cast<uint32_t>(accepted);
-  backend_full_ = accepted < offered;
-  if (backend_full_) StampOffered(offer_tail_, t);  // the rest was offered just as much, and begins to wait
-  offer_head_ += accepted;
-  if (offer_head_ == offer_tail_) offer_head_ = offer_tail_ = offer_stamped_ = 0;
+  lane.full = accepted < offered;
+  if (lane.full) StampOffered(lane, lane.tail, t);  // the rest was offered just as much, and begins to wait
+  lane.head += accepted;
+  if (lane.head == lane.tail) lane.head = lane.tail = lane.stamped = 0;
+  any_full_ = std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.full; });
   NoteFull(t);
   applied_ = t;
   if (__builtin_expect(first_submit() == kNever, 0) && accepted > 0) first_submit_.store(t, std::memory_order_release);
@@ -359,7 +381,7 @@ void WorkerLoop::AdvanceArrivals(Nanos t, bool inclusive) {
     for (Nanos due = queue.NextArrival(); due <= until; due = queue.NextArrival()) {
       group.meter.To(due);
       ++group.meter.offered;
-      const bool found_free = !backend_full_ && queue.waiting() < group.free_slots.size();
+      const bool found_free = !(any_full_ && SomeLaneFull(group)) && queue.waiting() < group.free_slots.size();
       queue.Arrive(found_free);
       if (!found_free && group.full_since == kNever) {
         group.full_since = due;
@@ -370,9 +392,14 @@ void WorkerLoop::AdvanceArrivals(Nanos t, bool inclusive) {
   }
 }
 
+bool WorkerLoop::SomeLaneFull(const Group& group) const {
+  const auto first = lanes_.begin() + group.first_lane;
+  return std::any_of(first, first + group.lanes, [](const Lane& lane) { return lane.full; });
+}
+
 // After a Submit: who has operations due that could not be handed over?
 void WorkerLoop::NoteFull(Nanos t) {
-  if (!backend_full_ && full_groups_ == 0) return;
+  if (!any_full_ && full_groups_ == 0) return;
   for (Group& group : groups_) {
     const bool full = group.refused > 0 || (open_ && group.queue->waiting() > 0 && group.free_slots.empty());
     if (full && group.full_since == kNever) {
@@ -401,13 +428,17 @@ void WorkerLoop::PrepareContent() {
 }
 
 Nanos WorkerLoop::WaitUntil() const {
-  Nanos until = std::min(now_ + kCommandPoll, backend_.NextTimer());
+  if (more_) return now_;
+  Nanos until = now_ + kCommandPoll;
+  for (const Lane& lane : lanes_) until = std::min(until, lane.backend->NextTimer());
   if (state_ == State::kRunning) {
     until = std::min({until, next_edge_, lease_.load(std::memory_order_relaxed)});
   } else {
     until = std::min(until, drain_deadline_);
   }
-  if (!open_ || backend_full_ || (state_ == State::kDraining && !issue_backlog_)) return until;
+  if (!open_ || (state_ == State::kDraining && !issue_backlog_)) return until;
+  // A sole backend that is full takes nothing before something ends.
+  if (lanes_.size() == 1 && lanes_.front().full) return until;
   for (const Group& group : groups_) {
     if (group.free_slots.empty()) continue;
     if (group.queue->waiting() > 0) return now_;

@@ -64,8 +64,9 @@ struct LoopResult {
 // poll gap: the same for every poll: the longest time the worker looked away without being in a wait.
 class WorkerLoop {
  public:
-  // The references outlive the loop. `published` is called after each hand-over of a set.
-  WorkerLoop(const LoopConfig& config, const WorkerPlan& plan, uint32_t worker, Backend& backend,
+  // `backends`: one for each lane of the plan, opened. They and the references outlive the loop. `published` is called
+  // after each hand-over of a set.
+  WorkerLoop(const LoopConfig& config, const WorkerPlan& plan, uint32_t worker, std::span<Backend* const> backends,
              const BufferPool& buffers, IntervalRecorder& recorder, const Clock& clock, const FleetTime& fleet,
              const LeaseEnd& lease, LoopControl& control, std::function<void()> published);
   ~WorkerLoop();
@@ -109,6 +110,7 @@ class WorkerLoop {
     PlannedOp op;
     uint32_t group = 0;
     uint32_t stream = 0;     // index into streams_
+    uint32_t lane = 0;       // index into lanes_
     uint32_t straggler = 0;  // 1 + index into result_.stragglers; 0: none
     SlotState state = SlotState::kIdle;
     bool in_window = false;
@@ -116,13 +118,26 @@ class WorkerLoop {
     bool fresh = false;  // idle: its buffer already holds new content
   };
 
+  // A backend with what is yet to be handed to it: a full one keeps only its own operations waiting.
+  struct Lane {
+    Backend* backend = nullptr;
+    std::vector<IoOp> offer;  // [head, tail) is yet to be accepted
+    size_t head = 0;
+    size_t tail = 0;
+    size_t stamped = 0;       // operations before it have their due stamp
+    size_t batch = SIZE_MAX;  // operations a Submit
+    bool full = false;        // the last Submit left something
+  };
+
   struct Group {
     uint32_t initiator = 0;
     uint32_t first_stream = 0;  // index into streams_
+    uint32_t first_lane = 0;    // index into lanes_, with the next one
+    uint32_t lanes = 1;
     DepthMeter meter;
     Nanos full_since = kNever;  // operations are due that cannot be handed over
     Nanos time_full = 0;        // of this interval
-    uint32_t refused = 0;       // operations in offer_ that the backend has seen and not taken
+    uint32_t refused = 0;       // operations offered that the backend has seen and not taken
     std::array<KindTotals, kOpKinds> totals;
     // Open loop only.
     std::unique_ptr<OpenQueue> queue;
@@ -139,9 +154,10 @@ class WorkerLoop {
   void Refill();
   void Collect();
   void Place(uint32_t slot, const PlannedOp& op);
-  void Offer();
-  void OfferBatch();
-  void StampOffered(size_t end, Nanos t);
+  void Offer(Lane& lane);
+  void OfferBatch(Lane& lane);
+  void StampOffered(Lane& lane, size_t end, Nanos t);
+  bool SomeLaneFull(const Group& group) const;
   void AdvanceArrivals(Nanos t, bool inclusive);
   void NoteFull(Nanos t);
   void PrepareContent();
@@ -164,7 +180,6 @@ class WorkerLoop {
   void RecordUnfinished(uint32_t group, OpKind kind, Nanos due, bool in_window, uint32_t straggler);
 
   const LoopConfig config_;
-  Backend& backend_;
   const BufferPool& buffers_;
   IntervalRecorder& recorder_;
   const Clock& clock_;
@@ -196,12 +211,11 @@ class WorkerLoop {
   std::vector<OpSource> streams_;
   std::optional<FillSource> fill_;
   std::vector<uint32_t> idle_;  // closed loop: slots that want an operation
-  std::vector<IoOp> offer_;     // ring-free queue: [offer_head_, offer_tail_) is yet to be accepted
-  size_t offer_head_ = 0;
-  size_t offer_tail_ = 0;
-  size_t offer_stamped_ = 0;        // operations before it have their due stamp
-  size_t submit_batch_ = SIZE_MAX;  // operations a Submit
-  bool backend_full_ = false;       // the last Submit left something
+  std::vector<Lane> lanes_;
+  bool any_full_ = false;
+  size_t first_lane_ = 0;              // that the next poll begins with
+  bool more_ = false;                  // the last poll took as many completions as it could: there may be more
+  std::vector<uint32_t> stream_lane_;  // by index into streams_
   std::vector<IoCompletion> completions_;
   Nanos next_arrival_ = kNever;
 

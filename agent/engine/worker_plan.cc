@@ -53,6 +53,7 @@ absl::StatusOr<std::vector<WorkerPlan>> PlanFill(const PhaseSpec& spec, const Fi
   worker.slots = fill.depth;
   worker.slot_bytes = (fill.block + kPage - 1) / kPage * kPage;
   worker.groups.push_back({.initiator = spec.initiators.empty() ? 0 : spec.initiators.front(), .slots = fill.depth});
+  worker.lanes = {{.initiator = worker.groups.front().initiator, .connection = 0, .slots = fill.depth}};
   worker.shape.initiators = 1;
   worker.shape.kinds[static_cast<int>(OpKind::kWrite)] = true;
   worker.shape.kinds[static_cast<int>(OpKind::kFlush)] = true;
@@ -62,6 +63,7 @@ absl::StatusOr<std::vector<WorkerPlan>> PlanFill(const PhaseSpec& spec, const Fi
 // Every stream of this agent with its extent.
 struct Placed {
   uint32_t initiator;
+  uint32_t connection;
   StreamPlan plan;
 };
 
@@ -84,33 +86,77 @@ absl::StatusOr<std::vector<Placed>> PlaceStreams(const PhaseSpec& spec, const Wo
                                   inside ? "" : " beyond the object's end", work.block),
                       "Enlarge `size` or use fewer streams.");
       }
-      placed.push_back({initiator, {.stream = stream, .extent = extent, .rate = rate}});
+      // One connection at most for each stream.
+      const uint64_t connections = std::clamp<uint32_t>(target.connections, 1, work.load.streams);
+      placed.push_back({initiator,
+                        static_cast<uint32_t>(uint64_t{stream} * connections / work.load.streams),
+                        {.stream = stream, .extent = extent, .rate = rate}});
     }
   }
   return placed;
 }
 
-// Contiguous runs of `placed` for `count` workers.
-std::vector<WorkerPlan> Deal(const std::vector<Placed>& placed, uint32_t count, const Workload& work) {
+bool SameConnection(const Placed& a, const Placed& b) {
+  return a.initiator == b.initiator && a.connection == b.connection;
+}
+
+// Where units begin in `placed`, and its end: a unit is a stream, or a connection with all its streams.
+std::vector<size_t> UnitBounds(const std::vector<Placed>& placed, bool connections) {
+  std::vector<size_t> bounds;
+  for (size_t i = 0; i < placed.size(); ++i) {
+    if (!connections || i == 0 || !SameConnection(placed[i - 1], placed[i])) bounds.push_back(i);
+  }
+  bounds.push_back(placed.size());
+  return bounds;
+}
+
+// Lanes of a worker whose groups are complete.
+void MakeLanes(WorkerPlan& worker, const std::vector<Placed>& placed, size_t first, bool connections, bool open,
+               uint32_t depth) {
+  if (!connections) {
+    worker.lanes = {{.initiator = worker.groups.front().initiator, .connection = 0, .slots = worker.slots}};
+    return;
+  }
+  size_t at = first;
+  for (GroupPlan& group : worker.groups) {
+    for (StreamPlan& stream : group.streams) {
+      if (at == first || !SameConnection(placed[at - 1], placed[at])) {
+        // In open loop any of the group's operations may be one of this connection's streams.
+        worker.lanes.push_back(
+            {.initiator = group.initiator, .connection = placed[at].connection, .slots = open ? group.slots : 0});
+      }
+      if (!open) worker.lanes.back().slots += depth;
+      stream.lane = static_cast<uint32_t>(worker.lanes.size() - 1);
+      ++at;
+    }
+  }
+}
+
+// Contiguous runs of units for `count` workers.
+std::vector<WorkerPlan> Deal(const std::vector<Placed>& placed, const std::vector<size_t>& bounds, uint32_t count,
+                             const Workload& work, bool connections) {
   const bool open = work.pacing != Pacing::kClosed;
   const uint64_t streams = work.load.streams;
+  const size_t units = bounds.size() - 1;
   std::vector<WorkerPlan> workers(count);
   for (uint32_t w = 0; w < count; ++w) {
     WorkerPlan& worker = workers[w];
-    for (size_t i = placed.size() * w / count; i < placed.size() * (w + 1) / count; ++i) {
+    const size_t first = bounds[units * w / count];
+    for (size_t i = first; i < bounds[units * (w + 1) / count]; ++i) {
       if (worker.groups.empty() || worker.groups.back().initiator != placed[i].initiator) {
         worker.groups.push_back({.initiator = placed[i].initiator});
       }
       worker.groups.back().streams.push_back(placed[i].plan);
     }
     for (GroupPlan& group : worker.groups) {
-      const uint64_t first = group.streams.front().stream;
+      const uint64_t begin = group.streams.front().stream;
       const uint64_t after = group.streams.back().stream + 1;
       group.slots =
-          open ? static_cast<uint32_t>(work.max_outstanding * after / streams - work.max_outstanding * first / streams)
-               : static_cast<uint32_t>((after - first) * work.load.depth);
+          open ? static_cast<uint32_t>(work.max_outstanding * after / streams - work.max_outstanding * begin / streams)
+               : static_cast<uint32_t>((after - begin) * work.load.depth);
       worker.slots += group.slots;
     }
+    MakeLanes(worker, placed, first, connections, open, work.load.depth);
   }
   return workers;
 }
@@ -133,12 +179,16 @@ absl::StatusOr<std::vector<WorkerPlan>> PlanWorkers(const PhaseSpec& spec, const
   }
   MUSTER_ASSIGN_OR_RETURN(const std::vector<Placed> placed, PlaceStreams(spec, work, target));
 
-  uint32_t count = static_cast<uint32_t>(std::min<size_t>(std::max<uint32_t>(1, cpus), placed.size()));
-  std::vector<WorkerPlan> workers = Deal(placed, count, work);
+  const bool connections = target.connections > 0;
+  const std::vector<size_t> bounds = UnitBounds(placed, connections);
+  uint32_t count = static_cast<uint32_t>(std::min<size_t>(std::max<uint32_t>(1, cpus), bounds.size() - 1));
+  std::vector<WorkerPlan> workers = Deal(placed, bounds, count, work, connections);
   const auto starved = [](const WorkerPlan& worker) {
     return std::any_of(worker.groups.begin(), worker.groups.end(), [](const GroupPlan& g) { return g.slots == 0; });
   };
-  while (count > 1 && std::any_of(workers.begin(), workers.end(), starved)) workers = Deal(placed, --count, work);
+  while (count > 1 && std::any_of(workers.begin(), workers.end(), starved)) {
+    workers = Deal(placed, bounds, --count, work, connections);
+  }
 
   for (WorkerPlan& worker : workers) {
     worker.slot_bytes = (work.block + kPage - 1) / kPage * kPage;
@@ -163,6 +213,7 @@ std::string DescribeMapping(const std::vector<WorkerPlan>& workers) {
         text += fmt::format(" streams {}-{}", group.streams.front().stream, group.streams.back().stream);
       }
     }
+    if (workers[w].lanes.size() > 1) text += fmt::format(", {} connections", workers[w].lanes.size());
   }
   return text;
 }

@@ -14,7 +14,8 @@ namespace muster {
 struct StreamPlan {
   uint32_t stream = 0;
   StreamExtent extent;
-  double rate = 0;  // operations per second, open loop
+  double rate = 0;    // operations per second, open loop
+  uint32_t lane = 0;  // index into the worker's lanes
 };
 
 // The streams of one initiator on one worker.
@@ -24,10 +25,18 @@ struct GroupPlan {
   std::vector<StreamPlan> streams;  // none in a fill
 };
 
+// What one backend of a worker carries: all of it (rings, null), or one connection of one initiator.
+struct LanePlan {
+  uint32_t initiator = 0;   // fleet-wide; of a sole backend: the first one
+  uint32_t connection = 0;  // of the initiator, from 0
+  uint32_t slots = 0;       // operations it may have at most
+};
+
 struct WorkerPlan {
   std::vector<GroupPlan> groups;
-  uint32_t slots = 0;     // of all groups
-  size_t slot_bytes = 0;  // buffer of one slot, whole pages
+  std::vector<LanePlan> lanes;  // at least one; those of one initiator follow each other
+  uint32_t slots = 0;           // of all groups
+  size_t slot_bytes = 0;        // buffer of one slot, whole pages
   RecorderShape shape;
 };
 
@@ -37,6 +46,9 @@ struct WorkerPlan {
 // meets one or two workers instead of all of them, so that recorders, which exist per worker and initiator, do not
 // multiply with the number of CPUs. In open loop `max_outstanding` of an initiator is split exactly over its streams'
 // workers; should a worker's share be zero, fewer workers are used.
+//
+// Where a target is reached over connections (EngineTarget::connections), a connection is what goes to a worker: all
+// its streams with it. An initiator's streams go to its connections in contiguous runs of nearly equal length.
 //
 // Typed errors: SET_TOO_SMALL (a stream has no whole block to work on), BLOCK_ALIGNMENT (block not a multiple of the
 // object's logical block), LOAD_EMPTY, RATE_MISSING, OBJECT_MISSING.

@@ -39,15 +39,20 @@ class WorkerThread {
     if (shared_.options.pin && state_.index < shared_.options.cpus.size()) {
       MUSTER_RETURN_IF_ERROR(PinThread(shared_.options.cpus[state_.index]));
     }
-    state_.backend = shared_.make_backend(state_.index);
-    MUSTER_RETURN_IF_ERROR(state_.backend->Open(shared_.target.objects, state_.buffers->regions(),
-                                                {.depth = state_.plan.slots, .op_timeout = shared_.config.op_timeout},
-                                                deadline));
-    state_.description = state_.backend->Describe();
+    std::vector<Backend*> backends;
+    for (const LanePlan& lane : state_.plan.lanes) {
+      state_.backends.push_back(shared_.make_backend({.worker = state_.index, .lane = lane}));
+      Backend& backend = *state_.backends.back();
+      MUSTER_RETURN_IF_ERROR(backend.Open(shared_.target.objects, state_.buffers->regions(),
+                                          {.depth = lane.slots, .op_timeout = shared_.config.op_timeout}, deadline));
+      state_.descriptions.push_back(backend.Describe());
+      backends.push_back(&backend);
+    }
+    MUSTER_RETURN_IF_ERROR(wait_.Add(backends));
     // Made on this thread, so that what it touches is near it.
-    state_.loop = std::make_unique<WorkerLoop>(shared_.config, state_.plan, state_.index, *state_.backend,
-                                               *state_.buffers, *state_.recorder, *shared_.clock, *shared_.fleet,
-                                               *shared_.lease, shared_.control, [this] { shared_.bell.Ring(); });
+    state_.loop = std::make_unique<WorkerLoop>(shared_.config, state_.plan, state_.index, backends, *state_.buffers,
+                                               *state_.recorder, *shared_.clock, *shared_.fleet, *shared_.lease,
+                                               shared_.control, [this] { shared_.bell.Ring(); });
     return absl::OkStatus();
   }
 
@@ -62,11 +67,13 @@ class WorkerThread {
   }
 
   void Close() {
-    if (state_.backend == nullptr) return;
-    const bool returned = !shared_.control.orphaned.load() && state_.backend->Close();
-    if (returned) return;
-    KeepForever(std::move(state_.backend));
-    state_.buffers->Leak();
+    bool leaked = false;
+    for (std::unique_ptr<Backend>& backend : state_.backends) {
+      if (!shared_.control.orphaned.load() && backend->Close()) continue;
+      KeepForever(std::move(backend));
+      leaked = true;
+    }
+    if (leaked) state_.buffers->Leak();
   }
 
  private:
@@ -113,7 +120,7 @@ class WorkerThread {
         }
         until -= kSpinBelow;
       }
-      state_.backend->WaitUntil(until);
+      wait_.WaitUntil(until);
       if (Orphaned()) return;
       loop.Woke();
     }
@@ -121,6 +128,7 @@ class WorkerThread {
 
   EngineShared& shared_;
   WorkerState& state_;
+  LaneWait wait_;
 };
 
 }  // namespace

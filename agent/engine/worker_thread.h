@@ -8,12 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "agent/engine/lane_wait.h"
 #include "agent/engine/worker_loop.h"
 
 namespace muster {
 
-// Makes the backend of worker `w`; called on that worker's thread.
-using BackendFactory = std::function<std::unique_ptr<Backend>(uint32_t worker)>;
+// For whom a backend is.
+struct BackendSeat {
+  uint32_t worker = 0;
+  LanePlan lane;
+};
+// Makes a backend; called on the worker's thread.
+using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendSeat& seat)>;
 
 // Where workers wait between Prepare and Start.
 class StartGate {
@@ -50,9 +56,9 @@ struct WorkerState {
   WorkerPlan plan;
   std::unique_ptr<BufferPool> buffers;
   std::unique_ptr<IntervalRecorder> recorder;
-  std::unique_ptr<Backend> backend;  // its thread's
-  std::unique_ptr<WorkerLoop> loop;  // its thread's until `finished`, but first_submit()
-  BackendDescription description;    // after `opened`
+  std::vector<std::unique_ptr<Backend>> backends;  // its thread's, by lane
+  std::unique_ptr<WorkerLoop> loop;                // its thread's until `finished`, but first_submit()
+  std::vector<BackendDescription> descriptions;    // after `opened`, by lane
   // Nanos between the start and the first look at the clock after it; -1 before.
   std::atomic<Nanos> wake_lateness{-1};
   std::atomic<bool> finished{false};  // the loop has ended; its result and recorder can be read
@@ -79,7 +85,7 @@ struct EngineShared {
   std::vector<bool> exited;
 };
 
-// Body of a worker thread: opens the backend, waits at the gate, drives the loop, closes the backend. With operations
+// Body of a worker thread: opens its backends, waits at the gate, drives the loop, closes the backends. With operations
 // abandoned it leaks backend and buffers knowingly: the kernel may still write there.
 void RunWorker(const std::shared_ptr<EngineShared>& shared, uint32_t index, Nanos open_deadline);
 

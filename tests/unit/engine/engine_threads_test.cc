@@ -399,7 +399,7 @@ TEST_CASE("a backend that does not open within the deadline is named") {
   rig.target.target = {.name = "cal", .kind = NullTarget{}};
   const auto made = PrepareEngine(rig.spec, rig.target, rig.options, SteadyClock::Get(), rig.fleet, rig.lease,
                                   rig.listener, SteadyClock::Get().Now() + 100 * kMillisecond,
-                                  [&](uint32_t) { return std::make_unique<HeldBackend>(hold); });
+                                  [&](const BackendSeat&) { return std::make_unique<HeldBackend>(hold); });
   CHECK(CodeOf(made.status()) == "PREPARE_TIMEOUT");
   hold->Release();
 }
@@ -412,9 +412,9 @@ TEST_CASE("a worker held in a system call does not keep the phase from ending") 
   rig.spec.work = MeasureSpec{.workload = rig.work, .warmup_intervals = 0, .window_intervals = 2};
   rig.target.target = {.name = "cal", .kind = NullTarget{}};
   auto made = PrepareEngine(rig.spec, rig.target, rig.options, SteadyClock::Get(), rig.fleet, rig.lease, rig.listener,
-                            SteadyClock::Get().Now() + kPatience, [&](uint32_t w) {
-                              return w == 0 ? std::unique_ptr<Backend>(new HeldBackend(hold))
-                                            : MakeNullBackend(NullTarget{.latency = kMillisecond}, 1);
+                            SteadyClock::Get().Now() + kPatience, [&](const BackendSeat& seat) {
+                              return seat.worker == 0 ? std::unique_ptr<Backend>(new HeldBackend(hold))
+                                                      : MakeNullBackend(NullTarget{.latency = kMillisecond}, 1);
                             });
   REQUIRE(made.ok());
   rig.engine = *std::move(made);

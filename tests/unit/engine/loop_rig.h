@@ -113,8 +113,8 @@ class LoopRig {
   }
 
   explicit LoopRig(const Workload& work, uint32_t window = 3, uint32_t warmup = 0, uint32_t initiators = 1,
-                   uint32_t batch = 0)
-      : clock(kStart), backend(clock) {
+                   uint32_t batch = 0, uint32_t connections = 0)
+      : connections(connections), clock(kStart), backend(clock) {
     backend.batch = batch;
     spec.initiator_count = spec.initiator_count_max = initiators;
     for (uint32_t i = 0; i < initiators; ++i) spec.initiators.push_back(i);
@@ -181,13 +181,16 @@ class LoopRig {
     return collector->Totals({false}).at(initiator).kinds[static_cast<int>(kind)];
   }
 
+  uint32_t connections = 0;
   FakeClock clock;
   FleetTime fleet;
   LeaseEnd lease{kNever};
   LoopControl control;
   PhaseSpec spec;
   LoopConfig config;
-  ScriptedBackend backend;
+  ScriptedBackend backend;                             // of the first lane
+  std::vector<std::unique_ptr<ScriptedBackend>> more;  // of the others
+  std::vector<Backend*> backends;
   WorkerPlan plan;
   std::unique_ptr<BufferPool> buffers;
   std::unique_ptr<IntervalRecorder> recorder;
@@ -202,15 +205,22 @@ class LoopRig {
   void SetUp(uint64_t size) {
     spec.objects = {{.slot = 0, .name = "", .size = size}};
     config.op_timeout = spec.op_timeout;
-    EngineTarget target{.target = {.name = "t", .kind = NullTarget{}}, .objects = {{.fd = -1, .size = size}}};
+    EngineTarget target{.target = {.name = "t", .kind = NullTarget{}},
+                        .objects = {{.fd = -1, .size = size}},
+                        .connections = connections};
     plan = PlanWorkers(spec, target, 1)->front();
+    backends.push_back(&backend);
+    while (backends.size() < plan.lanes.size()) {
+      more.push_back(std::make_unique<ScriptedBackend>(clock));
+      backends.push_back(more.back().get());
+    }
     buffers = *BufferPool::Allocate(plan.slots, plan.slot_bytes, false);
     recorder = std::make_unique<IntervalRecorder>(plan.shape, PagesFor(plan.shape).wanted);
     std::vector<uint32_t> slots;
     for (const GroupPlan& group : plan.groups) slots.push_back(group.initiator);
     collector = std::make_unique<IntervalCollector>(std::vector<std::vector<uint32_t>>{slots},
                                                     std::vector<RecorderShape>{plan.shape});
-    loop = std::make_unique<WorkerLoop>(config, plan, 0, backend, *buffers, *recorder, clock, fleet, lease, control,
+    loop = std::make_unique<WorkerLoop>(config, plan, 0, backends, *buffers, *recorder, clock, fleet, lease, control,
                                         [] {});
   }
 };
