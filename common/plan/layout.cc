@@ -19,6 +19,12 @@ Range PartOf(uint64_t blocks, uint64_t parts, uint64_t index) {
   return {edge(index), edge(index + 1)};
 }
 
+// LUNs (or targets) that initiators are dealt over.
+uint32_t LunsOf(const Target& target, uint32_t initiators_max) {
+  const auto* iscsi = std::get_if<IscsiTarget>(&target.kind);
+  return iscsi == nullptr ? 1 : std::max<uint32_t>(1, iscsi->Objects(initiators_max));
+}
+
 FileLayout LayoutOf(const Target& target) {
   const auto* file = std::get_if<FileTarget>(&target.kind);
   return file != nullptr ? file->files : FileLayout::kOne;
@@ -33,7 +39,10 @@ std::vector<ObjectSpec> LayOutObjects(const Target& target, uint64_t size, uint6
   switch (LayoutOf(target)) {
     case FileLayout::kOne: {
       const bool is_file = std::holds_alternative<FileTarget>(target.kind);
-      objects.push_back({.slot = 0, .name = is_file ? "data" : "", .size = whole(size)});
+      const uint32_t luns = LunsOf(target, initiators_max);
+      for (uint32_t i = 0; i < luns; ++i) {
+        objects.push_back({.slot = i, .name = is_file ? "data" : "", .size = whole(size / luns)});
+      }
       break;
     }
     case FileLayout::kPerInitiator:
@@ -65,14 +74,19 @@ StreamExtent ExtentOf(const Target& target, const std::vector<ObjectSpec>& objec
 
   switch (LayoutOf(target)) {
     case FileLayout::kOne: {
-      const uint64_t blocks = blocks_of(0);
+      // Those of one LUN share or partition it; with one object that is everybody.
+      const uint32_t luns = LunsOf(target, initiators_max);
+      extent.slot = initiator % luns;
+      const uint64_t rank = initiator / luns;
+      const auto sharing = [&](uint32_t count) { return (count - extent.slot + luns - 1) / luns; };
+      const uint64_t blocks = blocks_of(extent.slot);
       if (workload.layout == Layout::kPartition) {
-        area = PartOf(blocks, initiators_max, initiator);
+        area = PartOf(blocks, sharing(initiators_max), rank);
         const Range part = PartOf(area.end - area.begin, streams, stream);
         slice = {area.begin + part.begin, area.begin + part.end};
       } else {
         area = {0, blocks};
-        slice = PartOf(blocks, initiators * streams, initiator * streams + stream);
+        slice = PartOf(blocks, sharing(initiators) * streams, rank * streams + stream);
       }
       break;
     }

@@ -17,7 +17,8 @@ struct StreamExtent {
 
 // The objects of a target for a workload at the largest rung (MEASUREMENT.md 1). One object "data" of `size` for null,
 // block and files: one; size / initiators_max each for per_initiator; size / (initiators_max * streams_max) for
-// per_stream. Sizes are rounded down to whole blocks of `block`.
+// per_stream; LUNs: size / number of LUNs each, initiator i works on LUN i modulo that number. Sizes are rounded down
+// to whole blocks of `block`.
 std::vector<ObjectSpec> LayOutObjects(const Target& target, uint64_t size, uint64_t block, uint32_t initiators_max,
                                       uint32_t streams_max);
 

@@ -53,10 +53,46 @@ struct BlockTarget {
   std::optional<Overwrite> overwrite;
 };
 
+// A secret: where it comes from, and once resolved what it is. The value lives in memory and in messages to agents
+// only.
+struct Secret {
+  std::string reference;  // "env:NAME" or "file:/path"; empty: none
+  std::string value;
+};
+
+inline constexpr uint32_t kPerStream = UINT32_MAX;
+
+// LUNs through muster's own initiators, without kernel help. Each initiator has its own name and sessions and works on
+// one LUN: initiator i on number i modulo the LUNs (or targets) there are.
+struct IscsiTarget {
+  std::vector<std::string> portals;  // "host:port"; initiators are dealt round-robin over (source, portal) pairs
+  std::string iqn;                   // of the target; "{initiator}" stands for the initiator's number: a target each
+  std::vector<uint32_t> luns;
+  std::string initiator;             // name of the initiator, with {initiator}
+  std::vector<std::string> sources;  // local addresses; empty: the system chooses
+  uint32_t connections = 1;          // sessions of an initiator; kPerStream: one for each stream
+  bool header_digest = false;        // CRC32C
+  bool iser = false;
+  std::string user, mutual_user;  // CHAP; empty: none
+  Secret secret, mutual_secret;
+  std::optional<Overwrite> overwrite;
+
+  bool target_each() const { return iqn.find("{initiator}") != std::string::npos; }
+  // Objects (LUNs) that `initiators` initiators use.
+  uint32_t Objects(uint32_t initiators) const {
+    return target_each() ? initiators : static_cast<uint32_t>(luns.size());
+  }
+};
+// `text` with every {initiator} replaced by its number.
+std::string ForInitiator(const std::string& text, uint32_t initiator);
+
 struct Target {
   std::string name;
-  std::variant<NullTarget, FileTarget, BlockTarget> kind;
+  std::variant<NullTarget, FileTarget, BlockTarget, IscsiTarget> kind;
 };
+
+// Reached over the network, so the same from every host: one guard for the fleet, one fill for the fleet.
+bool IsRemote(const Target& target);
 
 // One addressable thing of a target: a file or the device. `slot` is its index in the target's object list.
 struct ObjectSpec {

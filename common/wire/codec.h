@@ -45,6 +45,8 @@ Facts FromProto(const google::protobuf::RepeatedPtrField<v1::Fact>& facts);
 // Campaign messages are also those of Prepare: one codec for both ends.
 absl::StatusOr<Target> FromProto(const std::string& name, const v1::Target& target);
 v1::Target ToProto(const Target& target);
+// With what secrets are: for messages to agents alone.
+v1::Target ToProtoWithSecrets(const Target& target);
 // The workload part that the message carries; size, load and seed come from MeasureSpec. Workload.size and
 // size_per_initiator are the campaign's wording of total_size: not needed here, refused when they contradict it.
 // NullTarget::size has no wire form: it belongs to tests that build the struct themselves.

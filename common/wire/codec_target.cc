@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "common/wire/codec.h"
+#include "common/wire/codec_iscsi.h"
 #include "common/wire/invalid.h"
 
 namespace muster {
@@ -124,6 +125,7 @@ struct Encoder {
       to->mutable_overwrite()->set_size(from.overwrite->size);
     }
   }
+  void operator()(const IscsiTarget& from) const { EncodeIscsi(from, *out); }
 };
 
 }  // namespace
@@ -142,6 +144,10 @@ absl::StatusOr<Target> FromProto(const std::string& name, const v1::Target& targ
     case v1::Target::kBlock:
       out.kind = Decode(target.block());
       return out;
+    case v1::Target::kIscsi: {
+      MUSTER_ASSIGN_OR_RETURN(out.kind, DecodeIscsi(target));
+      return out;
+    }
     case v1::Target::KIND_NOT_SET:
       break;
   }
@@ -151,6 +157,17 @@ absl::StatusOr<Target> FromProto(const std::string& name, const v1::Target& targ
 v1::Target ToProto(const Target& target) {
   v1::Target out;
   std::visit(Encoder{&out}, target.kind);
+  return out;
+}
+
+v1::Target ToProtoWithSecrets(const Target& target) {
+  v1::Target out = ToProto(target);
+  if (const auto* iscsi = std::get_if<IscsiTarget>(&target.kind)) {
+    if (!iscsi->secret.reference.empty()) out.mutable_chap()->mutable_secret()->set_value(iscsi->secret.value);
+    if (!iscsi->mutual_secret.reference.empty()) {
+      out.mutable_chap()->mutable_mutual_secret()->set_value(iscsi->mutual_secret.value);
+    }
+  }
   return out;
 }
 

@@ -74,6 +74,12 @@ class Binder {
       }
       const std::string field_path = Join(path, entry.key);
       Note(field_path, entry.at, entry.value.at);
+      if (RuleOf(*field).rule.secret()) {
+        problems_.Add(entry.at, "SECRET_IN_CAMPAIGN",
+                      fmt::format("{} is not for campaigns: they are stored", field_path),
+                      "Name where it is: {env: NAME} or {file: /path}.");
+        continue;
+      }
       if (const OneofDescriptor* oneof = field->real_containing_oneof(); oneof != nullptr) {
         if (!CheckOnlyOne(*oneof, message, entry, path)) continue;
       }

@@ -48,6 +48,10 @@ absl::StatusOr<LoadedCampaign> LoadCampaignText(const std::string& file, const s
 // its index, so that a point does not repeat the accesses of the one before. Pure, thread-safe.
 absl::StatusOr<Plan> Compile(const LoadedCampaign& campaign);
 
+// Fills in the values of the plan's secrets: environment and files of this process. SECRET_MISSING with the campaign's
+// place. From then on the process makes no core dump.
+absl::Status ResolveSecrets(const LoadedCampaign& campaign, Plan& plan);
+
 // `muster help campaign`: every option with unit, limits, default and one line, from the descriptors. Markdown table
 // form for the documentation when `markdown`; JSON when `json`.
 std::string CampaignHelp(bool markdown);

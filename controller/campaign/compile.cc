@@ -36,6 +36,7 @@ class Compiler {
     plan_.interval = static_cast<Nanos>(message.interval());
     plan_.op_timeout = static_cast<Nanos>(message.op_timeout());
     CollectTargets();
+    CheckChap();
     CheckOverlaps();
     CollectBlocks();
     for (int i = 0; i < message.steps_size() && !problems_.full(); ++i) AddStep(i);
@@ -60,13 +61,19 @@ class Compiler {
       if (made.ok()) {
         targets_.push_back({.target = *std::move(made)});
       } else {
-        problems_.Add(campaign_.At("targets." + name), made.status());
+        AddTarget(name, made.status());
       }
     }
     // In the order of the file: the message keeps them in none.
     std::sort(targets_.begin(), targets_.end(), [&](const TargetState& a, const TargetState& b) {
       return Before(campaign_.KeyAt("targets." + a.target.name), campaign_.KeyAt("targets." + b.target.name));
     });
+  }
+
+  // At the option that the error names, if it does.
+  void AddTarget(const std::string& name, const absl::Status& status) {
+    const ErrorInfo info = GetErrorInfo(status);
+    problems_.Add(campaign_.At("targets." + name + (info.place.empty() ? "" : "." + info.place)), status);
   }
 
   void CollectBlocks() {
@@ -95,7 +102,40 @@ class Compiler {
         CheckOverlap(seen, Normal(file->dir), prefix + ".file.dir", "directory");
       } else if (const auto* block = std::get_if<BlockTarget>(&state.target.kind)) {
         CheckOverlap(seen, Normal(block->device), prefix + ".block.device", "device");
+      } else if (const auto* iscsi = std::get_if<IscsiTarget>(&state.target.kind)) {
+        CheckIscsi(*iscsi, prefix);
+        for (const uint32_t lun : iscsi->luns) {
+          CheckOverlap(seen, fmt::format("{} LUN {}", iscsi->iqn, lun), prefix + ".iscsi.iqn", "LUN");
+        }
       }
+    }
+  }
+
+  void CheckChap() {
+    for (const TargetState& state : targets_) {
+      const std::string chap = "targets." + state.target.name + ".chap";
+      if (!campaign_.IsGiven(chap) || std::holds_alternative<IscsiTarget>(state.target.kind)) continue;
+      problems_.Add(campaign_.KeyAt(chap), "CONTRADICTION", "chap is for iscsi targets", "Remove it.");
+    }
+  }
+
+  void CheckIscsi(const IscsiTarget& iscsi, const std::string& prefix) {
+    const std::string here = prefix + ".iscsi";
+    // Two sessions of one name to one target portal group would end each other (RFC 7143 6.3.5).
+    if (iscsi.initiator.find("{initiator}") == std::string::npos) {
+      problems_.Add(campaign_.At(here + ".initiator"), "CONTRADICTION",
+                    fmt::format("the name {} is the same for every initiator", QuoteText(iscsi.initiator)),
+                    "Put {initiator} into it.");
+    }
+    if (iscsi.overwrite && iscsi.luns.size() + (iscsi.target_each() ? 1 : 0) > 1) {
+      problems_.Add(campaign_.KeyAt(here + ".overwrite"), "CONTRADICTION",
+                    "overwrite names one LUN by identity and size, but the target has several",
+                    "Clear the LUNs first, or make a target for each.");
+    }
+    const std::string chap = prefix + ".chap";
+    if (iscsi.mutual_user.empty() != iscsi.mutual_secret.reference.empty()) {
+      problems_.Add(campaign_.KeyAt(chap), "CONTRADICTION", "mutual CHAP needs both mutual_user and mutual_secret",
+                    "Give both, or neither.");
     }
   }
 

@@ -81,10 +81,16 @@ class StepCompiler {
   bool Reads(const Workload& w) const { return w.trim < 1 && w.read > 0; }
   bool Writes(const Workload& w) const { return w.trim < 1 && w.read < 1; }
 
+  // LUNs that the initiators are dealt over; 1 for everything else.
+  uint64_t LunCount() const {
+    const auto* iscsi = std::get_if<IscsiTarget>(&state_.target.kind);
+    return iscsi == nullptr ? 1 : std::max<uint32_t>(1, iscsi->Objects(shape_.initiators_max));
+  }
+
   uint64_t ObjectCount() const {
     switch (FilesOf(state_.target)) {
       case FileLayout::kOne:
-        return 1;
+        return LunCount();
       case FileLayout::kPerInitiator:
         return shape_.initiators_max;
       case FileLayout::kPerStream:
@@ -189,8 +195,11 @@ class StepCompiler {
       case FileLayout::kOne:
         break;
     }
-    if (w.layout == Layout::kPartition) return step.initiators_max * streams * w.block;
-    return (w.pattern == Pattern::kSequential ? step.initiators * streams : Wide{1}) * w.block;
+    // Of the LUN that most initiators work on, times the LUNs.
+    const Wide luns = LunCount();
+    const auto sharing = [&](Wide count) { return (count + luns - 1) / luns; };
+    if (w.layout == Layout::kPartition) return luns * sharing(step.initiators_max) * streams * w.block;
+    return luns * (w.pattern == Pattern::kSequential ? sharing(step.initiators) * streams : Wide{1}) * w.block;
   }
   static std::string SizeText(Wide size) {
     return size > UINT64_MAX ? "more than 16777215TiB" : FormatSize(static_cast<uint64_t>(size));

@@ -213,8 +213,12 @@ class StepChecker {
   // The size of a device is known here only where the campaign names it.
   void CheckFits(const std::string& option) {
     const auto* block = std::get_if<BlockTarget>(&target_.kind);
-    if (block == nullptr || !block->overwrite.has_value()) return;
-    const uint64_t device = block->overwrite->size;
+    const auto* iscsi = std::get_if<IscsiTarget>(&target_.kind);
+    const std::optional<Overwrite> named = block != nullptr   ? block->overwrite
+                                           : iscsi != nullptr ? iscsi->overwrite
+                                                              : std::nullopt;
+    if (!named.has_value()) return;
+    const uint64_t device = named->size;
     const uint64_t room = device > kDeviceEnds ? device - kDeviceEnds : 0;
     if (shape_.size <= room) return;
     problems_.Add(campaign_.At(Path(option)), "SET_TOO_LARGE",

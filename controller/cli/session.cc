@@ -68,6 +68,7 @@ absl::StatusOr<ReadCampaign> ReadAndCompile(const std::string& path) {
   ReadCampaign out;
   MUSTER_ASSIGN_OR_RETURN(out.loaded, LoadCampaign(path));
   MUSTER_ASSIGN_OR_RETURN(out.plan, Compile(out.loaded));
+  MUSTER_RETURN_IF_ERROR(ResolveSecrets(out.loaded, out.plan));
   return out;
 }
 

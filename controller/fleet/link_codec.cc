@@ -107,7 +107,7 @@ void Encode(const AttachCommand& from, v1::ControllerMessage& out) {
   v1::Attach& to = *out.mutable_attach();
   *to.mutable_key() = ToProto(from.key);
   to.set_target_name(from.target.name);
-  *to.mutable_target() = ToProto(from.target);
+  *to.mutable_target() = ToProtoWithSecrets(from.target);
   ToProto(from.objects, to.mutable_objects());
   to.set_writes(from.writes);
   to.set_guard(from.guard);
@@ -143,7 +143,7 @@ void Encode(const InspectCommand& from, v1::ControllerMessage& out) {
   for (const InspectItem& item : from.items) {
     v1::InspectTarget& to = *out.mutable_inspect()->add_targets();
     to.set_target_name(item.target.name);
-    *to.mutable_target() = ToProto(item.target);
+    *to.mutable_target() = ToProtoWithSecrets(item.target);
     ToProto(item.objects, to.mutable_objects());
     to.set_writes(item.writes);
   }

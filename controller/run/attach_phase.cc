@@ -22,7 +22,10 @@ void AttachPhase::Begin(RunContext& ctx) {
   std::set<std::string> hosts;
   for (FleetAgent& agent : ctx.agents) {
     // An agent that does not name its host is a host of its own.
-    const std::string host = agent.host_id.empty() ? "agent " + agent.id : agent.host_id;
+    // What is reached over the network is the same from every host: one guard for all.
+    const std::string host = IsRemote(command_.target) ? ""
+                             : agent.host_id.empty()   ? "agent " + agent.id
+                                                       : agent.host_id;
     parts_.push_back({.agent = &agent, .guard = guarded && hosts.insert(host).second});
   }
   for (Part& part : parts_) {
@@ -69,7 +72,8 @@ void AttachPhase::OnMessage(RunContext& ctx, FleetAgent& agent, const AgentSays&
   }
   if (part->guard) {
     for (Part& other : parts_) {
-      if (other.stage == Stage::kWaiting && other.agent->host_id == agent.host_id) Ask(ctx, other, answer->generation);
+      if (other.stage != Stage::kWaiting) continue;
+      if (IsRemote(command_.target) || other.agent->host_id == agent.host_id) Ask(ctx, other, answer->generation);
     }
   }
   if (std::all_of(parts_.begin(), parts_.end(), [](const Part& p) { return p.stage == Stage::kDone; })) done_ = true;

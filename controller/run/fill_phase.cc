@@ -13,7 +13,11 @@ namespace muster {
 std::vector<IoPhase::Part> FillPhase::Participants(RunContext& ctx) {
   std::map<std::string, std::vector<FleetAgent*>> hosts;
   for (FleetAgent& agent : ctx.agents) {
-    hosts[agent.host_id.empty() ? "agent " + agent.id : agent.host_id].push_back(&agent);
+    // Files and devices are a host's own; what is reached over the network is filled once, by all together.
+    const std::string host = IsRemote(ctx.TargetOf(step_)) ? ""
+                             : agent.host_id.empty()       ? "agent " + agent.id
+                                                           : agent.host_id;
+    hosts[host].push_back(&agent);
   }
   std::vector<Part> parts;
   for (auto& [host, agents] : hosts) {
