@@ -34,7 +34,7 @@ enum class IoOutcome : uint8_t { kOk, kIo, kTimeout, kNoSpace, kShort, kUnsuppor
 struct IoCompletion {
   uint64_t tag = 0;
   IoOutcome outcome = IoOutcome::kOk;
-  int32_t native_code = 0;  // errno (positive) for uring and null
+  int32_t native_code = 0;  // errno (positive); iscsi: a SCSI status and sense too, see agent/backend/iscsi/sense.h
   uint32_t bytes = 0;
 };
 
@@ -98,6 +98,11 @@ class Backend {
   virtual void Abort() = 0;
   // Number of operations accepted and not yet reaped.
   virtual uint32_t outstanding() const = 0;
+  // What has happened since Open, as (name, count) with names for people; allocates, so not for the hot path. Names of
+  // durations end in " ns".
+  virtual std::vector<std::pair<std::string, uint64_t>> Counters() const { return {}; }
+  // Time without a connection since Open, an outage that lasts included. No operation is accepted then.
+  virtual Nanos down_time() const { return 0; }
   // Releases everything. With operations outstanding it must not free what they use: it leaks ring and context
   // knowingly and returns false (the agent is then poisoned).
   virtual bool Close() = 0;

@@ -1,0 +1,58 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "agent/backend/iscsi/cdb.h"
+#include "agent/backend/iscsi/session.h"
+
+namespace muster {
+
+// What one LUN says about itself.
+struct IscsiLunFacts {
+  uint16_t lun = 0;
+  InquiryFacts inquiry;
+  std::string serial;                   // VPD 80h, empty if not offered
+  std::vector<std::string> device_ids;  // VPD 83h
+  CapacityFacts capacity;
+  BlockLimits limits;  // VPD B0h, zeroes if not offered
+  ProvisioningFacts provisioning;
+  ModeFacts mode;
+  bool has_mode = false;  // MODE SENSE was answered; else write protection and caching are unknown
+  bool is_disk() const { return inquiry.qualifier == 0 && inquiry.device_type == 0; }
+  uint64_t bytes() const { return capacity.blocks * capacity.block_bytes; }
+};
+
+// Drives a session whose user wants to wait: commands one at a time, reads only. Takes the session's handler for its
+// lifetime. Every call ends at `deadline` (absolute) at the latest.
+class IscsiInspector {
+ public:
+  IscsiInspector(const IscsiConnectionSpec& spec, IscsiSession& session);
+
+  // Until the session is up, or its typed error.
+  absl::Status WaitForLogin(Nanos deadline);
+  // Unit attentions of a new session are taken, at most 8; other answers end it well: what follows tells.
+  absl::Status TakeUnitAttentions(uint16_t lun, Nanos deadline);
+  absl::StatusOr<std::vector<uint16_t>> ReportLuns(Nanos deadline);
+  // ISCSI_NO_LUN if it is absent or no disk; optional pages that are not offered leave their fields as they are.
+  absl::StatusOr<IscsiLunFacts> Inspect(uint16_t lun, Nanos deadline);
+  // Whole blocks.
+  absl::Status Read(const IscsiLunFacts& facts, uint64_t block, std::span<uint8_t> out, Nanos deadline);
+
+ private:
+  static void Answered(void* self, uint32_t id, const ScsiAnswer& answer);
+  absl::Status Run(const Cdb& cdb, uint16_t lun, std::span<uint8_t> data, Nanos deadline);
+  // Runs, and again after a unit attention; `got` is what came. An answer that is no success leaves `got` empty.
+  absl::Status Ask(const Cdb& cdb, uint16_t lun, std::span<const uint8_t>& got, Nanos deadline);
+
+  const IscsiConnectionSpec& spec_;
+  IscsiSession& session_;
+  ScsiAnswer answer_;
+  bool done_ = false;
+  std::vector<uint8_t> buffer_;
+};
+
+}  // namespace muster

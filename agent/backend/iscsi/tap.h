@@ -1,0 +1,52 @@
+#pragma once
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+
+namespace muster {
+
+// What libiscsi 1.19 does not tell, taken at the link: three of its calls are wrapped (-Wl,--wrap) and, while a tap is
+// set on the calling thread, reported to it; without one they pass through.
+//
+// - connect: bind(2) to a source address and port before it, which libiscsi has no call for.
+// - iscsi_process_pdu, the one way of every PDU from the socket: ExpCmdSN and MaxCmdSN (RFC 7143 3.2.2.1: a command may
+//   go out while CmdSN <= MaxCmdSN), the status and the text keys of login responses (11.13), reasons of Reject
+//   (11.17). The layout of its argument is that of 1.19; CMake accepts no other version.
+// - iscsi_reconnect, which libiscsi calls when a connection is lost, from inside iscsi_service: here it must not
+// happen.
+struct LibiscsiTap {
+  // Bound to before a connect if its family is not AF_UNSPEC.
+  sockaddr_storage source{};
+  socklen_t source_bytes = 0;
+  bool source_port_given = false;
+  int bind_errno = 0;  // of a bind that failed; the connect was not tried then
+
+  bool answered = false;  // a PDU has come in: the two numbers below are valid
+  uint32_t exp_cmd_sn = 0;
+  uint32_t max_cmd_sn = 0;
+  uint32_t smallest_window = UINT32_MAX;  // of all answers since `measure_window`: MaxCmdSN - ExpCmdSN + 1
+  uint32_t largest_window = 0;
+  bool measure_window = false;
+
+  bool login_answered = false;
+  uint16_t login_status = 0;  // class << 8 | detail of the last login response
+  std::string login_keys;     // "Key=Value\0..." of all login responses, at most 8 KiB, without CHAP's
+
+  uint8_t reject_reason = 0;  // of the last Reject, 0: none
+  bool lost = false;          // the library wanted to reconnect
+};
+
+// Sets the tap of this thread for its lifetime, and restores the one before.
+class TapScope {
+ public:
+  explicit TapScope(LibiscsiTap* tap);
+  ~TapScope();
+  TapScope(const TapScope&) = delete;
+  TapScope& operator=(const TapScope&) = delete;
+
+ private:
+  LibiscsiTap* previous_;
+};
+
+}  // namespace muster
