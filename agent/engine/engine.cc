@@ -4,6 +4,8 @@
 #include <chrono>
 #include <thread>
 
+#include "agent/backend/iscsi/iscsi_backend.h"
+#include "agent/backend/iscsi/spec_of.h"
 #include "agent/backend/null_backend.h"
 #include "agent/backend/uring_backend.h"
 #include "agent/engine/reporter.h"
@@ -44,6 +46,13 @@ LoopConfig MakeConfig(const PhaseSpec& spec) {
     config.content_seed = ContentSeed(spec, measure.workload.seed);
   }
   return config;
+}
+
+bool Writes(const PhaseSpec& spec) {
+  const auto* measure = std::get_if<MeasureSpec>(&spec.work);
+  if (measure == nullptr) return true;
+  const Workload& w = measure->workload;
+  return w.trim > 0 || w.read < 1 || w.flush_every > 0;
 }
 
 class ThreadedEngine final : public Engine {
@@ -248,16 +257,28 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Prepare(const PhaseSpec& spec, c
                                                         const EngineOptions& options, const Clock& clock,
                                                         const FleetTime& fleet, const LeaseEnd& lease,
                                                         EngineListener& listener, Nanos deadline) {
-  uint64_t seed = 1;
-  if (const auto* measure = std::get_if<MeasureSpec>(&spec.work)) seed = measure->workload.seed;
+  const auto* measures = std::get_if<MeasureSpec>(&spec.work);
+  const uint64_t seed = measures != nullptr ? measures->workload.seed : 1;
   const uint32_t first_initiator = spec.initiators.empty() ? 0 : spec.initiators.front();
-  BackendFactory factory = [kind = target.target.kind, seed, first_initiator](const BackendSeat& seat) {
+  BackendFactory factory = [kind = target.target.kind, seed, first_initiator, fills = !measures,
+                            writes = Writes(spec)](const BackendSeat& seat) -> std::unique_ptr<Backend> {
     if (const auto* null = std::get_if<NullTarget>(&kind)) {
       return MakeNullBackend(*null, StreamSeed(seed, SeedPurpose::kBackend, first_initiator, seat.worker));
     }
+    if (const auto* iscsi = std::get_if<IscsiTarget>(&kind)) {
+      // Agents may fill one LUN together, as its first initiator: sessions of one name need unlike qualifiers.
+      const uint16_t qualifier = fills ? ExtraQualifier() : static_cast<uint16_t>(seat.lane.connection);
+      auto connection = SpecOf(*iscsi, seat.lane.initiator, seat.lane.object, qualifier);
+      if (!connection.ok()) return nullptr;  // attaching has parsed it already
+      connection->writes = writes;
+      return MakeIscsiBackend(*std::move(connection));
+    }
     return MakeUringBackend();
   };
-  return PrepareEngine(spec, target, options, clock, fleet, lease, listener, deadline, std::move(factory));
+  EngineTarget with_connections = target;
+  if (const auto* iscsi = std::get_if<IscsiTarget>(&target.target.kind))
+    with_connections.connections = iscsi->connections;
+  return PrepareEngine(spec, with_connections, options, clock, fleet, lease, listener, deadline, std::move(factory));
 }
 
 }  // namespace muster

@@ -47,12 +47,18 @@ WorkerLoop::WorkerLoop(const LoopConfig& config, const WorkerPlan& plan, uint32_
       groups_(plan.groups.size()),
       lanes_(backends.size()),
       completions_(std::min<size_t>(plan.slots, kLargestBatch)) {
+  if (config.fill) fill_.emplace(*config.fill);
+  connections_ = plan.connections;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     lanes_[i].backend = backends[i];
+    if (fill_ && connections_) {
+      const uint32_t object = plan.lanes[i].object;
+      if (object_lane_.size() <= object) object_lane_.resize(object + 1, 0);
+      object_lane_[object] = static_cast<uint32_t>(i);
+    }
     lanes_[i].offer.resize(2 * static_cast<size_t>(lanes_.size() == 1 ? plan.slots : plan.lanes[i].slots));
     if (const uint32_t batch = backends[i]->Describe().submit_batch; batch > 0) lanes_[i].batch = batch;
   }
-  if (config.fill) fill_.emplace(*config.fill);
   idle_.reserve(plan.slots);
   uint32_t next_slot = 0;
   for (uint32_t g = 0; g < groups_.size(); ++g) {
@@ -253,6 +259,7 @@ void WorkerLoop::Refill() {
         idle_[kept++] = index;
         continue;
       }
+      if (connections_) slots_[index].lane = object_lane_[op.slot];
     } else {
       op = streams_[slots_[index].stream].Next();
     }
@@ -309,7 +316,7 @@ void WorkerLoop::Place(uint32_t index, const PlannedOp& op) {
                              .buffer = buffer,
                              .tag = index,
                              .bytes = op.bytes,
-                             .object = op.slot,
+                             .object = connections_ ? 0 : op.slot,
                              .kind = static_cast<IoKind>(op.kind),
                              .flags = 0,
                              .buffer_index = buffers_.RegionOf(index)};

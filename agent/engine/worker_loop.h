@@ -213,6 +213,8 @@ class WorkerLoop {
   std::vector<uint32_t> idle_;  // closed loop: slots that want an operation
   std::vector<Lane> lanes_;
   bool any_full_ = false;
+  bool connections_ = false;           // a lane reaches one object, its number 0
+  std::vector<uint32_t> object_lane_;  // fill over connections: by object
   size_t first_lane_ = 0;              // that the next poll begins with
   bool more_ = false;                  // the last poll took as many completions as it could: there may be more
   std::vector<uint32_t> stream_lane_;  // by index into streams_

@@ -50,10 +50,22 @@ absl::StatusOr<std::vector<WorkerPlan>> PlanFill(const PhaseSpec& spec, const Fi
     }
   }
   WorkerPlan worker;
+  worker.connections = target.connections > 0;
+  if (worker.connections) {
+    // A connection for each object written, as the initiator of the same number.
+    for (const FillExtent& extent : fill.extents) {
+      const bool known = std::any_of(worker.lanes.begin(), worker.lanes.end(),
+                                     [&](const LanePlan& lane) { return lane.object == extent.slot; });
+      if (known) continue;
+      worker.lanes.push_back({.initiator = extent.slot, .connection = 0, .object = extent.slot, .slots = fill.depth});
+    }
+  }
   worker.slots = fill.depth;
   worker.slot_bytes = (fill.block + kPage - 1) / kPage * kPage;
   worker.groups.push_back({.initiator = spec.initiators.empty() ? 0 : spec.initiators.front(), .slots = fill.depth});
-  worker.lanes = {{.initiator = worker.groups.front().initiator, .connection = 0, .slots = fill.depth}};
+  if (worker.lanes.empty()) {
+    worker.lanes = {{.initiator = worker.groups.front().initiator, .connection = 0, .slots = fill.depth}};
+  }
   worker.shape.initiators = 1;
   worker.shape.kinds[static_cast<int>(OpKind::kWrite)] = true;
   worker.shape.kinds[static_cast<int>(OpKind::kFlush)] = true;
@@ -77,9 +89,10 @@ absl::StatusOr<std::vector<Placed>> PlaceStreams(const PhaseSpec& spec, const Wo
     for (uint32_t stream = 0; stream < work.load.streams; ++stream) {
       const StreamExtent extent = ExtentOf(target.target, spec.objects, work, count, count_max, initiator, stream);
       const uint64_t room = work.pattern == Pattern::kRandom ? extent.area_length : extent.slice_length;
-      const bool inside = extent.slot < target.objects.size() &&
-                          (target.objects[extent.slot].fd < 0 ||
-                           extent.area_offset + extent.area_length <= target.objects[extent.slot].size);
+      const bool inside =
+          extent.slot < target.objects.size() &&
+          ((target.objects[extent.slot].fd < 0 && std::holds_alternative<NullTarget>(target.target.kind)) ||
+           extent.area_offset + extent.area_length <= target.objects[extent.slot].size);
       if (room < work.block || !inside) {
         return Refuse("SET_TOO_SMALL", fmt::format("target {} initiator {} stream {}", spec.target, initiator, stream),
                       fmt::format("its part of the working set is {} bytes{}, less than one block of {}", room,
@@ -117,13 +130,16 @@ void MakeLanes(WorkerPlan& worker, const std::vector<Placed>& placed, size_t fir
     worker.lanes = {{.initiator = worker.groups.front().initiator, .connection = 0, .slots = worker.slots}};
     return;
   }
+  worker.connections = true;
   size_t at = first;
   for (GroupPlan& group : worker.groups) {
     for (StreamPlan& stream : group.streams) {
       if (at == first || !SameConnection(placed[at - 1], placed[at])) {
         // In open loop any of the group's operations may be one of this connection's streams.
-        worker.lanes.push_back(
-            {.initiator = group.initiator, .connection = placed[at].connection, .slots = open ? group.slots : 0});
+        worker.lanes.push_back({.initiator = group.initiator,
+                                .connection = placed[at].connection,
+                                .object = placed[at].plan.extent.slot,
+                                .slots = open ? group.slots : 0});
       }
       if (!open) worker.lanes.back().slots += depth;
       stream.lane = static_cast<uint32_t>(worker.lanes.size() - 1);

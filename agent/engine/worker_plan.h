@@ -29,12 +29,14 @@ struct GroupPlan {
 struct LanePlan {
   uint32_t initiator = 0;   // fleet-wide; of a sole backend: the first one
   uint32_t connection = 0;  // of the initiator, from 0
+  uint32_t object = 0;      // over a connection: the one object (LUN) it reaches; otherwise all are reached
   uint32_t slots = 0;       // operations it may have at most
 };
 
 struct WorkerPlan {
   std::vector<GroupPlan> groups;
   std::vector<LanePlan> lanes;  // at least one; those of one initiator follow each other
+  bool connections = false;     // lanes are connections
   uint32_t slots = 0;           // of all groups
   size_t slot_bytes = 0;        // buffer of one slot, whole pages
   RecorderShape shape;

@@ -43,7 +43,9 @@ class WorkerThread {
     for (const LanePlan& lane : state_.plan.lanes) {
       state_.backends.push_back(shared_.make_backend({.worker = state_.index, .lane = lane}));
       Backend& backend = *state_.backends.back();
-      MUSTER_RETURN_IF_ERROR(backend.Open(shared_.target.objects, state_.buffers->regions(),
+      std::span<const BackendObject> objects = shared_.target.objects;
+      if (state_.plan.connections) objects = objects.subspan(lane.object, 1);
+      MUSTER_RETURN_IF_ERROR(backend.Open(objects, state_.buffers->regions(),
                                           {.depth = lane.slots, .op_timeout = shared_.config.op_timeout}, deadline));
       state_.descriptions.push_back(backend.Describe());
       backends.push_back(&backend);

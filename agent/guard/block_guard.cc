@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstdlib>
 
+#include "agent/guard/content_check.h"
 #include "agent/guard/signatures.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
@@ -47,14 +48,6 @@ bool Allowed(const std::vector<std::string>& allow, const std::string& asked, co
   return false;
 }
 
-std::string OverwriteHint(const BlockFindings& found) {
-  std::string id = found.identities.empty() ? std::string() : found.identities.front().second;
-  if (id.empty())
-    return "This device tells no WWID or serial, so it cannot be named for overwriting: clear it yourself.";
-  return "If its content may be lost, add `overwrite: {id: \"" + id + "\", size: " + std::to_string(found.size) +
-         "B}` to the target.";
-}
-
 absl::Status CheckWritable(const BlockGuardRequest& request, const BlockFindings& found) {
   if (found.Usable() < std::max<uint64_t>(request.needed, 1)) {
     return Refuse("TARGET_TOO_SMALL", found.place,
@@ -67,37 +60,6 @@ absl::Status CheckWritable(const BlockGuardRequest& request, const BlockFindings
                   "Make it writable with `blockdev --setrw`, or run read-only steps.");
   }
   return CheckNotInUse(found.family, found.place);
-}
-
-// Content and permission, with a descriptor of the device (with or without O_DIRECT) that is held exclusively.
-absl::Status CheckContent(const BlockGuardRequest& request, int fd, BlockFindings& found) {
-  MUSTER_ASSIGN_OR_RETURN(found.ends, ReadEnds(fd, found.size, found.place));
-  const DeviceEnds& ends = found.ends;
-  found.overwrites = false;
-  if (ends.content == Content::kBlank) {
-    found.content = "blank";
-  } else if (ends.content == Content::kOurs) {
-    found.content = "muster label, generation " + std::to_string(ends.label->generation);
-  } else {
-    // libblkid reads through the page cache: a plain descriptor of the very same device.
-    const std::string self = "/proc/self/fd/" + std::to_string(fd);
-    Fd plain(open(self.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!plain) return ErrnoError(errno, "cannot open for probing", found.place, "Check the device's permissions.");
-    MUSTER_ASSIGN_OR_RETURN(found.content, FindSignatures(plain.get(), found.place));
-    if (!ends.why.empty()) {
-      found.content = found.content.empty() ? ends.why : ends.why + "; " + found.content;
-    } else if (found.content.empty()) {
-      found.content = "unknown data at offset " + std::to_string(ends.first_nonzero);
-    }
-  }
-  // A campaign that names a device means that device: another one in its place is refused even if it is blank.
-  if (request.target.overwrite.has_value()) {
-    MUSTER_RETURN_IF_ERROR(MatchOverwrite(*request.target.overwrite, found));
-    found.overwrites = ends.content == Content::kForeign;
-    return absl::OkStatus();
-  }
-  if (ends.content != Content::kForeign) return absl::OkStatus();
-  return Refuse("TARGET_HAS_DATA", found.place, "the device is not blank: " + found.content, OverwriteHint(found));
 }
 
 absl::StatusOr<Fd> OpenExclusive(const BlockGuardRequest& request, int mode, BlockFindings& found) {
@@ -183,33 +145,6 @@ absl::StatusOr<Fd> OpenBlockDevice(const BlockGuardRequest& request, int flags, 
   return fd;
 }
 
-absl::Status MatchOverwrite(const Overwrite& overwrite, const BlockFindings& found) {
-  const std::string asked = CollapseBlanks(overwrite.id);
-  bool match = false;
-  std::string known;
-  for (const auto& [kind, value] : found.identities) {
-    match = match || (!asked.empty() && value == asked);
-    if (!known.empty()) known += ", ";
-    known += kind;
-    known += " ";
-    known += value;
-  }
-  if (!match) {
-    return Refuse("TARGET_WRONG_ID", found.place,
-                  "`overwrite` names \"" + overwrite.id + "\", but this device is " +
-                      (known.empty() ? std::string("without any WWID or serial") : known) +
-                      " (content: " + found.content + ")",
-                  "Check that the right device is named; nothing was written.");
-  }
-  if (overwrite.size != found.size) {
-    return Refuse("TARGET_WRONG_SIZE", found.place,
-                  "`overwrite` names a size of " + std::to_string(overwrite.size) + " bytes, but the device has " +
-                      std::to_string(found.size),
-                  "Check that the right device is named; nothing was written.");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckBlockDevice(const BlockGuardRequest& request, BlockFindings& found) {
   {
     // Plain first: the reasons a person can act on are found without claiming anything.
@@ -218,7 +153,7 @@ absl::Status CheckBlockDevice(const BlockGuardRequest& request, BlockFindings& f
   }
   MUSTER_RETURN_IF_ERROR(CheckWritable(request, found));
   MUSTER_ASSIGN_OR_RETURN(const Fd fd, OpenExclusive(request, O_RDONLY, found));
-  return CheckContent(request, fd.get(), found);
+  return CheckContent(request.target.overwrite, fd.get(), found);
 }
 
 absl::StatusOr<ClaimedDevice> ClaimBlockDevice(const BlockGuardRequest& request, const BlockFindings& seen) {
@@ -228,7 +163,7 @@ absl::StatusOr<ClaimedDevice> ClaimBlockDevice(const BlockGuardRequest& request,
     return Refuse("TARGET_CHANGED", now.place, "another device took its place since it was checked", "Start again.");
   }
   MUSTER_RETURN_IF_ERROR(CheckWritable(request, now));
-  MUSTER_RETURN_IF_ERROR(CheckContent(request, fd.get(), now));
+  MUSTER_RETURN_IF_ERROR(CheckContent(request.target.overwrite, fd.get(), now));
 
   Label label;
   if (now.ends.content == Content::kOurs) {

@@ -20,12 +20,14 @@ struct FreeProbe {
 };
 using Probe = std::unique_ptr<struct blkid_struct_probe, FreeProbe>;
 
-absl::StatusOr<Probe> NewProbe(int fd, const std::string& place) {
+absl::StatusOr<Probe> NewProbe(int fd, uint32_t sector, const std::string& place) {
   Probe probe(blkid_new_probe());
   if (probe == nullptr || blkid_probe_set_device(probe.get(), fd, 0, 0) != 0) {
     return ErrnoError(errno ? errno : EIO, "libblkid cannot read the device", place,
                       "Check that the device can be read, for example with `blkid -p`.");
   }
+  // An image has no logical block size of its own; a GPT lies at the second block, whatever its size.
+  if (sector != 0) blkid_probe_set_sectorsize(probe.get(), sector);
   blkid_probe_enable_superblocks(probe.get(), 1);
   // BADCSUM: a damaged superblock is still somebody's data.
   blkid_probe_set_superblocks_flags(probe.get(), BLKID_SUBLKS_TYPE | BLKID_SUBLKS_LABEL | BLKID_SUBLKS_USAGE |
@@ -65,8 +67,8 @@ std::string Phrase(blkid_probe probe) {
 
 }  // namespace
 
-absl::StatusOr<std::string> FindSignatures(int fd, const std::string& place) {
-  MUSTER_ASSIGN_OR_RETURN(Probe probe, NewProbe(fd, place));
+absl::StatusOr<std::string> FindSignatures(int fd, const std::string& place, uint32_t sector) {
+  MUSTER_ASSIGN_OR_RETURN(Probe probe, NewProbe(fd, sector, place));
   std::string found;
   for (int i = 0; i < kMaxSignatures; ++i) {
     const int rc = blkid_do_probe(probe.get());
@@ -85,7 +87,7 @@ absl::StatusOr<std::string> FindSignatures(int fd, const std::string& place) {
 
 absl::Status WipeSignatures(int fd, const std::string& place) {
   {
-    MUSTER_ASSIGN_OR_RETURN(Probe probe, NewProbe(fd, place));
+    MUSTER_ASSIGN_OR_RETURN(Probe probe, NewProbe(fd, 0, place));
     for (int i = 0; i < kMaxSignatures && blkid_do_probe(probe.get()) == 0; ++i) {
       if (blkid_do_wipe(probe.get(), 0) != 0) {
         return ErrnoError(errno ? errno : EIO, "cannot erase the old signature", place,

@@ -73,6 +73,7 @@ absl::StatusOr<std::unique_ptr<AttachedTarget>> Attach(const AttachRequest& requ
         if constexpr (std::is_same_v<Kind, NullTarget>) return AttachNull(request, kind);
         if constexpr (std::is_same_v<Kind, FileTarget>) return AttachFile(request, kind, allow);
         if constexpr (std::is_same_v<Kind, BlockTarget>) return AttachBlock(request, kind, allow);
+        if constexpr (std::is_same_v<Kind, IscsiTarget>) return AttachIscsi(request, kind);
       },
       request.target.kind);
 }
@@ -84,6 +85,8 @@ TargetInspection Inspect(const Target& target, const std::vector<ObjectSpec>& ob
     inspection = InspectFile(*file, objects, writes, allow);
   } else if (const auto* block = std::get_if<BlockTarget>(&target.kind)) {
     inspection = InspectBlock(*block, objects, writes, allow);
+  } else if (const auto* iscsi = std::get_if<IscsiTarget>(&target.kind)) {
+    inspection = InspectIscsi(*iscsi, objects, writes);
   } else {
     inspection.place = "null";
     inspection.found = "no device: operations are only timed";

@@ -14,11 +14,13 @@ absl::StatusOr<std::unique_ptr<AttachedTarget>> AttachFile(const AttachRequest& 
                                                            const AllowList& allow);
 absl::StatusOr<std::unique_ptr<AttachedTarget>> AttachBlock(const AttachRequest& request, const BlockTarget& target,
                                                             const AllowList& allow);
+absl::StatusOr<std::unique_ptr<AttachedTarget>> AttachIscsi(const AttachRequest& request, const IscsiTarget& target);
 
 TargetInspection InspectFile(const FileTarget& target, const std::vector<ObjectSpec>& objects, bool writes,
                              const AllowList& allow);
 TargetInspection InspectBlock(const BlockTarget& target, const std::vector<ObjectSpec>& objects, bool writes,
                               const AllowList& allow);
+TargetInspection InspectIscsi(const IscsiTarget& target, const std::vector<ObjectSpec>& objects, bool writes);
 
 // BLOCK_ALIGNMENT unless every block of the campaign is a multiple of what the object needs.
 absl::Status CheckAlignment(uint64_t min_block, uint32_t needed, const std::string& place);

@@ -1,0 +1,141 @@
+#include "agent/target/iscsi_lun.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "agent/backend/iscsi/errors.h"
+#include "agent/guard/content_check.h"
+#include "agent/guard/device_info.h"
+#include "agent/guard/fd.h"
+#include "agent/target/iscsi_io.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "fmt/format.h"
+
+namespace muster {
+namespace {
+
+absl::Status Refuse(const char* code, const std::string& place, std::string message, std::string next) {
+  return MakeError(absl::StatusCode::kFailedPrecondition,
+                   {.code = code, .place = place, .message = std::move(message), .next = std::move(next)});
+}
+
+void AddIdentities(IscsiLun& lun) {
+  auto& out = lun.found.identities;
+  for (const std::string& id : lun.facts.device_ids) out.emplace_back("WWID", CollapseBlanks(id));
+  if (!lun.facts.serial.empty()) out.emplace_back("serial", CollapseBlanks(lun.facts.serial));
+  // What every LUN has: where it is.
+  out.emplace_back("LUN", fmt::format("{}+{}", lun.spec.target, lun.facts.lun));
+}
+
+bool WriteAt(int fd, const std::vector<uint8_t>& bytes, uint64_t offset) {
+  size_t at = 0;
+  while (at < bytes.size()) {
+    const ssize_t n = pwrite(fd, bytes.data() + at, bytes.size() - at, static_cast<off_t>(offset + at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    at += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+// A sparse file of the LUN's size with both its ends: libblkid answers on it as on the whole.
+absl::StatusOr<Fd> ImageOf(const IscsiLun& lun, const IscsiProbe::Ends& ends) {
+  Fd image(memfd_create("muster-lun-ends", MFD_CLOEXEC));
+  if (!image || ftruncate(image.get(), static_cast<off_t>(lun.found.size)) != 0 ||
+      !WriteAt(image.get(), ends.head, 0) || !WriteAt(image.get(), ends.tail, lun.found.size - ends.tail.size())) {
+    return ErrnoError(errno != 0 ? errno : EIO, "cannot make an image of the LUN's ends", lun.found.place,
+                      "Check the agent's memory limits.");
+  }
+  return image;
+}
+
+absl::StatusOr<std::unique_ptr<IscsiProbe>> Login(const IscsiConnectionSpec& spec, IscsiLun& lun, Nanos deadline) {
+  MUSTER_ASSIGN_OR_RETURN(auto probe, IscsiProbe::Login(spec, deadline));
+  MUSTER_ASSIGN_OR_RETURN(lun.facts, probe->Inspect(spec.luns.front(), deadline));
+  lun.spec = spec;
+  lun.found = {};
+  lun.found.place = PlaceOf(spec, spec.luns.front());
+  lun.found.size = lun.facts.bytes();
+  lun.found.logical_block = lun.facts.capacity.block_bytes;
+  lun.found.read_only = lun.facts.has_mode && lun.facts.mode.write_protected;
+  lun.negotiated = probe->Negotiated();
+  AddIdentities(lun);
+  return probe;
+}
+
+}  // namespace
+
+absl::StatusOr<IscsiLun> LookAtLun(const IscsiConnectionSpec& spec, Nanos deadline) {
+  IscsiLun lun;
+  MUSTER_ASSIGN_OR_RETURN(const auto probe, Login(spec, lun, deadline));
+  MUSTER_ASSIGN_OR_RETURN(const IscsiProbe::Ends ends, probe->ReadEnds(lun.facts, kLabelBytes, deadline));
+  if (ends.head.size() >= kLabelBytes) lun.label = DecodeLabel(ends.head);
+  if (lun.label && lun.label->device_size != lun.found.size) lun.label.reset();
+  return lun;
+}
+
+absl::Status ExamineLun(IscsiLun& lun, const std::optional<Overwrite>& overwrite, uint64_t needed, Nanos deadline) {
+  MUSTER_ASSIGN_OR_RETURN(const auto probe, Login(IscsiConnectionSpec(lun.spec), lun, deadline));
+  if (lun.found.read_only) {
+    return Refuse("TARGET_READ_ONLY", lun.found.place, "the LUN is write-protected",
+                  "Allow writing at the target, or run read-only steps.");
+  }
+  if (lun.found.Usable() < std::max<uint64_t>(needed, 1)) {
+    return Refuse("TARGET_TOO_SMALL", lun.found.place,
+                  fmt::format("the working set needs {} bytes, but the LUN offers {} ({} less 1 MiB at each end)",
+                              needed, lun.found.Usable(), lun.found.size),
+                  "Lower `size` or name a larger LUN.");
+  }
+  MUSTER_ASSIGN_OR_RETURN(const IscsiProbe::Ends ends, probe->ReadEnds(lun.facts, kExaminedBytes, deadline));
+  MUSTER_ASSIGN_OR_RETURN(const Fd image, ImageOf(lun, ends));
+  MUSTER_RETURN_IF_ERROR(CheckContent(overwrite, image.get(), lun.found));
+  lun.label = lun.found.ends.content == Content::kOurs ? lun.found.ends.label : std::nullopt;
+  return absl::OkStatus();
+}
+
+absl::Status ClaimLun(IscsiLun& lun, const std::optional<Overwrite>& overwrite, uint64_t needed,
+                      const std::string& created_by, Nanos deadline) {
+  const BlockFindings seen = lun.found;
+  // Logged in for writing first, so that nothing but the writes comes between the last look and the first of them.
+  MUSTER_ASSIGN_OR_RETURN(const auto writer, IscsiWriter::Open(lun.spec, seen.place, deadline));
+  IscsiLun now;
+  now.spec = lun.spec;
+  now.spec.isid_qualifier = static_cast<uint16_t>(lun.spec.isid_qualifier + 1);  // beside the writer's session
+  MUSTER_RETURN_IF_ERROR(ExamineLun(now, overwrite, needed, deadline));
+  if (now.found.size != seen.size || now.found.identities != seen.identities) {
+    return Refuse("TARGET_CHANGED", seen.place, "another LUN took its place since it was checked", "Start again.");
+  }
+  Label label;
+  if (now.label.has_value()) {
+    label = *now.label;
+  } else {
+    label.uuid = NewUuid();
+    label.created_micros = WallMicros();
+  }
+  label.generation += 1;
+  label.device_size = now.found.size;
+  label.created_by = created_by;
+  if (now.found.overwrites) {
+    const uint64_t end =
+        std::min(kExaminedBytes, now.found.size / 2 / now.found.logical_block * now.found.logical_block);
+    std::vector<uint8_t> zeros(end, 0);
+    MUSTER_RETURN_IF_ERROR(writer->Write(now.found.size - end, zeros));
+    MUSTER_RETURN_IF_ERROR(writer->Write(0, zeros));
+    MUSTER_RETURN_IF_ERROR(writer->Flush());
+  }
+  const auto encoded = EncodeLabel(label);
+  std::vector<uint8_t> block(std::max<size_t>(kLabelBytes, now.found.logical_block), 0);
+  std::copy(encoded.begin(), encoded.end(), block.begin());
+  MUSTER_RETURN_IF_ERROR(writer->Write(0, block));
+  MUSTER_RETURN_IF_ERROR(writer->Flush());
+  now.label = label;
+  now.spec = lun.spec;
+  lun = std::move(now);
+  return absl::OkStatus();
+}
+
+}  // namespace muster
