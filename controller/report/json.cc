@@ -222,6 +222,7 @@ Json StepJson(const StepResult& result, bool counters) {
   Json out;
   AddPlanned(result.step, out);
   out["outcome"] = StepOutcomeName(result.outcome);
+  out["sealed"] = IsSealed(result);
   out["message"] = result.message.empty() ? result.step.skip_reason : result.message;
   AddFigures(result.figures, counters, out);
   out["checks"] = Json::array();
@@ -242,12 +243,14 @@ Json SummaryJson(const RunSummary& run) {
   out["path"] = run.path;
   out["campaign"] = run.campaign_name;
   out["outcome"] = run.outcome;
-  out["message"] = run.message;
+  out["message"] = RunMessage(run);
   out["started_wall_micros"] = run.started_wall_micros;
   out["finished_wall_micros"] = run.finished_wall_micros == 0 ? Json(nullptr) : Json(run.finished_wall_micros);
   out["steps"] = run.steps;
   out["valid"] = run.valid;
   out["invalid"] = run.invalid;
+  out["unsealed"] = run.unsealed;
+  out["committed_wall_micros"] = run.committed_wall_micros == 0 ? Json(nullptr) : Json(run.committed_wall_micros);
   return out;
 }
 

@@ -241,10 +241,10 @@ std::string StepText(const StepResult& result, const std::vector<SparkPoint>& po
 
 absl::StatusOr<std::string> FormatResults(RunReader& reader, const DetailOptions& options) {
   MUSTER_ASSIGN_OR_RETURN(const LoadedRun run, LoadRun(reader));
-  std::string out =
-      Printable(fmt::format("run {}: {}, {}{}", run.summary.id, run.summary.campaign_name, run.summary.outcome,
-                            run.summary.message.empty() ? "" : ": " + run.summary.message)) +
-      "\n";
+  const std::string message = RunMessage(run.summary);
+  std::string out = Printable(fmt::format("run {}: {}, {}{}", run.summary.id, run.summary.campaign_name,
+                                          run.summary.outcome, message.empty() ? "" : ": " + message)) +
+                    "\n";
   out += fmt::format("started {}, finished {}, build {}, {} agents\n\n", TimeCell(run.summary.started_wall_micros),
                      TimeCell(run.summary.finished_wall_micros), Printable(run.header.build), run.agents.size());
   std::vector<StepResult> steps;
