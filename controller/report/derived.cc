@@ -25,11 +25,18 @@ std::string RunMessage(const RunSummary& run) {
   auto add = [&](std::string_view text) { out += fmt::format("{}{}", out.empty() ? "" : "; ", text); };
   if (run.outcome == "interrupted") {
     add("the controller ended without closing the run");
-    add(run.committed_wall_micros == 0 ? "nothing was committed"
-                                       : "last committed " + TimeCell(run.committed_wall_micros));
+    add(run.committed_wall_micros == 0
+            ? "no report was committed"
+            : fmt::format("last committed {} in {}", TimeCell(run.committed_wall_micros), run.committed_step));
   }
   if (!run.unsealed.empty()) add(fmt::format("unsealed: {}", fmt::join(run.unsealed, ", ")));
   return out;
+}
+
+bool HasTotals(const StepResult& result) {
+  return IsSealed(result) || std::none_of(result.checks.begin(), result.checks.end(), [](const Check& check) {
+           return check.name == "sums" && check.outcome == CheckOutcome::kNotEvaluated;
+         });
 }
 
 double PerSecond(uint64_t amount, Nanos window) {

@@ -34,6 +34,8 @@ std::string RunMessage(const RunSummary& run);
 inline bool IsSealed(const StepResult& result) {
   return result.outcome != StepOutcome::kInterrupted;
 }
+// Whether the agents' totals are in the figures: without them nobody knows what was outstanding at the end.
+bool HasTotals(const StepResult& result);
 
 // Per second of the window; 0 for an empty window.
 double PerSecond(uint64_t amount, Nanos window);

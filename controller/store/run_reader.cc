@@ -222,20 +222,22 @@ class SqliteRunReader final : public RunReader {
 
   absl::Status AddUnsealed(RunSummary& out) {
     MUSTER_ASSIGN_OR_RETURN(const auto unsealed, UnsealedSteps(*db_));
-    Plan plan;
-    if (!unsealed.empty()) {
-      MUSTER_ASSIGN_OR_RETURN(plan, ReadPlanSteps(*db_));
-    }
-    for (const UnsealedStep& step : unsealed) {
-      const auto found = std::find_if(plan.steps.begin(), plan.steps.end(),
-                                      [&](const Step& planned) { return planned.index == step.step; });
-      out.unsealed.push_back(found == plan.steps.end() ? fmt::format("step {}", step.step) : found->name);
-    }
-    for (const char* sql :
-         {"SELECT wall FROM raw ORDER BY rowid DESC LIMIT 1", "SELECT wall FROM sealed ORDER BY rowid DESC LIMIT 1"}) {
+    MUSTER_ASSIGN_OR_RETURN(const Plan plan, ReadPlanSteps(*db_));
+    auto name_of = [&](int64_t index) {
+      for (const Step& step : plan.steps) {
+        if (step.index == index && !step.name.empty()) return step.name;
+      }
+      return fmt::format("step {}", index);
+    };
+    for (const UnsealedStep& step : unsealed) out.unsealed.push_back(name_of(step.step));
+    // Rows are numbered as they are committed.
+    for (const char* sql : {"SELECT wall, step FROM raw ORDER BY rowid DESC LIMIT 1",
+                            "SELECT wall, step FROM sealed ORDER BY rowid DESC LIMIT 1"}) {
       MUSTER_ASSIGN_OR_RETURN(Statement newest, db_->Prepare(sql));
       MUSTER_ASSIGN_OR_RETURN(const bool row, newest.Step());
-      if (row) out.committed_wall_micros = std::max(out.committed_wall_micros, newest.Int(0));
+      if (!row || newest.Int(0) <= out.committed_wall_micros) continue;
+      out.committed_wall_micros = newest.Int(0);
+      out.committed_step = name_of(newest.Int(1));
     }
     return absl::OkStatus();
   }

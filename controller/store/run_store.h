@@ -84,10 +84,11 @@ struct RunSummary {
   std::string message;
   int64_t started_wall_micros = 0, finished_wall_micros = 0;
   uint32_t steps = 0, valid = 0, invalid = 0;  // planned; of those with a result
-  // Names of steps with committed reports that nobody sealed, and when something was last committed (0: nothing yet).
-  // Of a run that is not being written.
+  // Of a run that is not being written: names of steps with committed reports that nobody sealed; when reports or the
+  // end of a phase were last committed (0: never), and of which step.
   std::vector<std::string> unsealed;
   int64_t committed_wall_micros = 0;
+  std::string committed_step;
 };
 
 struct RunIntervals {

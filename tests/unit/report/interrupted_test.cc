@@ -31,16 +31,20 @@ TEST_CASE("a run cut off says so in every form") {
   const std::string shown = *FormatResults(*reader);
   CHECK_THAT(shown, Contains("run cut: spine, interrupted: the controller ended without closing the run; last "
                              "committed 20"));
+  CHECK_THAT(shown, Contains("start skew not known, clock error not known"));
   CHECK_THAT(shown, Contains("unsealed: second") && Contains("== second: INTERRUPTED"));
   for (const std::string& text : {table, shown}) CHECK_THAT(text, !Contains("VALID"));
 
   const std::string list = FormatRunList(ListRuns(run.runs()));
-  CHECK_THAT(list, Contains("last committed 20") && Contains(" UTC; unsealed: second"));
+  CHECK_THAT(list, Contains("last committed 20") && Contains(" UTC in second; unsealed: second"));
 
   const auto json = nlohmann::json::parse(*RunJson(*reader));
   CHECK(json["steps"][0]["outcome"] == "INTERRUPTED");
   CHECK(json["steps"][0]["sealed"] == false);
   CHECK(json["steps"][0]["fleet"]["kinds"][0]["completed"] == 600);
+  for (const char* unknown : {"start_skew_ns", "clock_error_ns", "fill", "outstanding_at_end"}) {
+    CHECK(json["steps"][0][unknown].is_null());
+  }
   CHECK(json["run"]["unsealed"][0] == "second");
   CHECK(json["run"]["committed_wall_micros"].is_number());
   const auto exported = nlohmann::json::parse(ExportText(*reader, ExportFormat::kJson));
@@ -73,6 +77,9 @@ TEST_CASE("a run that was closed says nothing of the kind") {
   CHECK_THAT(*FormatResults(*run->reader), !Contains("unsealed"));
   const auto json = nlohmann::json::parse(*RunJson(*run->reader));
   CHECK(json["steps"][0]["sealed"] == true);
+  CHECK(json["steps"][0]["start_skew_ns"] == 0);
+  CHECK(json["steps"][0]["fill"]["bytes"] == 1'000'000'000);
+  CHECK(json["steps"][0]["outstanding_at_end"]["count"] == 0);
   CHECK(json["run"]["unsealed"].empty());
   const std::string hlog = ExportText(*run->reader, ExportFormat::kHlog);
   CHECK_THAT(hlog, Contains("Tag=db[initiators=2;load=2T8Q]/read,") && !Contains("db[initiators=2,load=2T8Q] VALID"));

@@ -69,6 +69,23 @@ TEST_CASE("a step cut off shows the figures of what all agents had committed") {
   CHECK(summary->valid == 0);
   CHECK(summary->unsealed == std::vector<std::string>{"second"});
   CHECK(summary->committed_wall_micros > 1'600'000'000'000'000);
+  CHECK(summary->committed_step == "second");
+}
+
+TEST_CASE("a run cut off between steps, or before the first, says how far it came") {
+  InterruptedRun run;
+  const bool began = GENERATE(false, true);
+  const PhaseKey first{.run = "cut", .step = 0, .phase = PhaseKind::kMeasure, .attempt = 0};
+  if (began) REQUIRE(run.writer().SealStep(first, RandomResult(0, 3)).ok());
+  CHECK(MustOpen(run.path())->Summary()->committed_wall_micros == 0);  // that is for those left alone
+  run.Cut();
+  const auto summary = MustOpen(run.path())->Summary();
+  REQUIRE(summary.ok());
+  CHECK(summary->outcome == "interrupted");
+  CHECK(summary->unsealed.empty());
+  CHECK((summary->committed_wall_micros != 0) == began);
+  CHECK(summary->committed_step == (began ? "first" : ""));
+  CHECK(MustOpen(run.path())->Results()->size() == (began ? 1 : 0));
 }
 
 TEST_CASE("a step cut off before an interval was whole has a row and no figures") {
