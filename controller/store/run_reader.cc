@@ -176,6 +176,7 @@ class SqliteRunReader final : public RunReader {
   static std::string Latest(std::string_view select) {
     return fmt::format("{} WHERE attempt=(SELECT max(attempt) FROM results WHERE step=r.step)", select);
   }
+
   // The records of the run itself.
   absl::Status CheckRun() {
     for (const char* table : {"run", "plan", "agents", "events", "results", "sealed"}) {
