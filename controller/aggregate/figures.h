@@ -103,7 +103,9 @@ struct Check {
   std::string evidence;
 };
 
-enum class StepOutcome : uint8_t { kValid, kInvalid, kOverloaded, kCancelled, kFailed, kSkipped };
+// Interrupted: never written by a run, but what a reader makes of a step whose reports are committed and which nobody
+// has sealed.
+enum class StepOutcome : uint8_t { kValid, kInvalid, kOverloaded, kCancelled, kFailed, kSkipped, kInterrupted };
 std::string_view StepOutcomeName(StepOutcome outcome);  // "VALID" ...
 
 // Everything kept of a step.

@@ -222,6 +222,7 @@ Json StepJson(const StepResult& result, bool counters) {
   Json out;
   AddPlanned(result.step, out);
   out["outcome"] = StepOutcomeName(result.outcome);
+  out["sealed"] = IsSealed(result);
   out["message"] = result.message.empty() ? result.step.skip_reason : result.message;
   AddFigures(result.figures, counters, out);
   out["checks"] = Json::array();
@@ -229,9 +230,12 @@ Json StepJson(const StepResult& result, bool counters) {
     out["checks"].push_back(
         {{"name", check.name}, {"outcome", CheckOutcomeName(check.outcome)}, {"evidence", check.evidence}});
   }
-  out["start_skew_ns"] = result.start_skew;
-  out["clock_error_ns"] = result.clock_error;
-  out["fill"] = {{"bytes", result.fill_bytes}, {"time_ns", result.fill_time}};
+  // What only the end of a step would have told is not known, and not zero.
+  const bool sealed = IsSealed(result);
+  if (!HasTotals(result)) out["outstanding_at_end"] = nullptr;
+  out["start_skew_ns"] = sealed ? Json(result.start_skew) : Json(nullptr);
+  out["clock_error_ns"] = sealed ? Json(result.clock_error) : Json(nullptr);
+  out["fill"] = sealed ? Json{{"bytes", result.fill_bytes}, {"time_ns", result.fill_time}} : Json(nullptr);
   out["facts"] = FactsJson(result.facts);
   return out;
 }
@@ -242,12 +246,15 @@ Json SummaryJson(const RunSummary& run) {
   out["path"] = run.path;
   out["campaign"] = run.campaign_name;
   out["outcome"] = run.outcome;
-  out["message"] = run.message;
+  out["message"] = RunMessage(run);
   out["started_wall_micros"] = run.started_wall_micros;
   out["finished_wall_micros"] = run.finished_wall_micros == 0 ? Json(nullptr) : Json(run.finished_wall_micros);
   out["steps"] = run.steps;
   out["valid"] = run.valid;
   out["invalid"] = run.invalid;
+  out["unsealed"] = run.unsealed;
+  out["committed_wall_micros"] = run.committed_wall_micros == 0 ? Json(nullptr) : Json(run.committed_wall_micros);
+  out["committed_step"] = run.committed_wall_micros == 0 ? Json(nullptr) : Json(run.committed_step);
   return out;
 }
 

@@ -189,11 +189,14 @@ std::string StragglersText(const StepFigures& figures) {
 
 std::string PrecisionText(const StepResult& result) {
   const StepFigures& f = result.figures;
+  auto at_end = [&](Nanos value) {
+    return IsSealed(result) ? FormatLatency(static_cast<double>(value)) : std::string("not known");
+  };
   std::string out = fmt::format(
       "  start skew {}, clock error {}, edge error {}, stamp error {}, longest poll gap {}, {:.2f} CPUs used\n",
-      FormatLatency(static_cast<double>(result.start_skew)), FormatLatency(static_cast<double>(result.clock_error)),
-      FormatLatency(static_cast<double>(f.edge_error)), FormatLatency(static_cast<double>(f.stamp_error)),
-      FormatLatency(static_cast<double>(f.poll_gap_max)), f.cpu_share);
+      at_end(result.start_skew), at_end(result.clock_error), FormatLatency(static_cast<double>(f.edge_error)),
+      FormatLatency(static_cast<double>(f.stamp_error)), FormatLatency(static_cast<double>(f.poll_gap_max)),
+      f.cpu_share);
   if (f.hiccup.count() != 0) {
     out += fmt::format("  generator hiccups: p99 {}, max {}\n", PercentileCell(f.hiccup, 0.99),
                        FormatLatency(static_cast<double>(f.hiccup.moments().max)));
@@ -240,10 +243,10 @@ std::string StepText(const StepResult& result, const std::vector<SparkPoint>& po
 
 absl::StatusOr<std::string> FormatResults(RunReader& reader, const DetailOptions& options) {
   MUSTER_ASSIGN_OR_RETURN(const LoadedRun run, LoadRun(reader));
-  std::string out =
-      Printable(fmt::format("run {}: {}, {}{}", run.summary.id, run.summary.campaign_name, run.summary.outcome,
-                            run.summary.message.empty() ? "" : ": " + run.summary.message)) +
-      "\n";
+  const std::string message = RunMessage(run.summary);
+  std::string out = Printable(fmt::format("run {}: {}, {}{}", run.summary.id, run.summary.campaign_name,
+                                          run.summary.outcome, message.empty() ? "" : ": " + message)) +
+                    "\n";
   out += fmt::format("started {}, finished {}, build {}, {} agents\n\n", TimeCell(run.summary.started_wall_micros),
                      TimeCell(run.summary.finished_wall_micros), Printable(run.header.build), run.agents.size());
   std::vector<StepResult> steps;

@@ -194,6 +194,19 @@ std::string EncodePlan(const Plan& plan) {
   return out.SerializeAsString();
 }
 
+absl::StatusOr<Plan> DecodePlanSteps(std::string_view bytes) {
+  MUSTER_ASSIGN_OR_RETURN(const auto in, Parse<v1::PlanRecord>(bytes, "plan"));
+  Plan out;
+  out.interval = in.interval_ns();
+  out.op_timeout = in.op_timeout_ns();
+  for (const v1::StepRecord& record : in.steps()) {
+    auto step = DecodeStep(record);
+    if (!step.ok()) return DamagedRecord(fmt::format("step of the plan: {}", FormatError(step.status())));
+    out.steps.push_back(*std::move(step));
+  }
+  return out;
+}
+
 std::string EncodeAgent(const RunAgent& agent) {
   v1::AgentRecord out;
   out.set_id(agent.id);
