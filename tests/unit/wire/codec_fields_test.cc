@@ -149,6 +149,13 @@ v1::Histogram WireHistogram() {
   return ToProto(SomeHistogram());
 }
 
+// Large enough to travel packed.
+v1::Histogram PackedHistogram() {
+  Histogram h;
+  for (uint64_t value = 1'000; value < 1'500; ++value) h.Record(value);
+  return ToProto(h.Encode());
+}
+
 v1::KindDelta FullKindDelta() {
   v1::KindDelta kind;
   kind.set_kind(v1::OP_KIND_READ);
@@ -157,7 +164,7 @@ v1::KindDelta FullKindDelta() {
   kind.set_bytes(7 * 4096);
   *kind.mutable_response() = WireHistogram();
   *kind.mutable_wait() = WireHistogram();
-  *kind.mutable_service() = WireHistogram();
+  *kind.mutable_service() = PackedHistogram();
   *kind.mutable_unfinished() = WireHistogram();
   v1::ErrorDelta* error = kind.add_errors();
   error->set_outcome(v1::OUTCOME_TIMEOUT);
