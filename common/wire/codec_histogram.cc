@@ -6,13 +6,6 @@
 #include "common/wire/invalid.h"
 
 namespace muster {
-namespace {
-
-// Below it packing saves too little to be worth its time.
-constexpr size_t kPackFrom = 64;
-
-}  // namespace
-
 v1::Uint128 ToProto(Uint128 value) {
   v1::Uint128 out;
   out.set_high(static_cast<uint64_t>(value >> 64));
@@ -36,7 +29,7 @@ v1::Histogram ToProto(const EncodedHistogram& histogram) {
   out.set_min(moments.count == 0 ? 0 : moments.min);
   out.set_max(moments.max);
   out.set_overflow(moments.overflow);
-  if (histogram.counts.size() >= kPackFrom) {
+  if (histogram.counts.size() >= kPackCountsFrom) {
     // A payload that cannot be read travels as it is: who merges it says what is wrong.
     auto packed = PackCounts(histogram.counts);
     if (packed.ok() && packed->size() < histogram.counts.size()) {

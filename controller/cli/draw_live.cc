@@ -82,10 +82,13 @@ std::vector<std::string> DrawLive(const LiveState& s, size_t width) {
   }
   if (s.live && s.phase == PhaseKind::kMeasure) {
     const LiveFigures& f = *s.live;
+    // Histograms that come merged over the window leave the interval without percentiles.
+    const auto latency = [&](Nanos value) {
+      return f.held ? std::string("-") : FormatLatency(static_cast<double>(value));
+    };
     lines.push_back(fmt::format(
         "fleet   {:>8} IOPS  {:>10}/s  p50 {:>8}  p99 {:>8}  p99.9 {:>8}  out {}{}{}", FormatCount(f.iops),
-        FormatBytesHuman(f.bytes_per_second), FormatLatency(static_cast<double>(f.p50)),
-        FormatLatency(static_cast<double>(f.p99)), FormatLatency(static_cast<double>(f.p999)), f.outstanding,
+        FormatBytesHuman(f.bytes_per_second), latency(f.p50), latency(f.p99), latency(f.p999), f.outstanding,
         f.failed > 0 ? fmt::format("  FAILED {}", f.failed) : "", f.provisional ? "  provisional" : ""));
     if (s.history.size() > 1) lines.push_back("        " + Sparkline(s.history, width > 20 ? width - 10 : 10));
     for (const AgentLive& a : f.agents) {

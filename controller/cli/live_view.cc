@@ -55,10 +55,12 @@ class PlainView : public QuietView {
     if (f.interval == interval_ || clock_.Now() - last_ < kSecond / 2) return;
     interval_ = f.interval;
     last_ = clock_.Now();
+    const auto latency = [&](Nanos value) {
+      return f.held ? std::string("-") : FormatLatency(static_cast<double>(value));
+    };
     Print(fmt::format("{}: interval {}{} {} IOPS {}/s p50 {} p99 {} p99.9 {}{}{}", step_, f.interval,
                       f.in_window ? "" : " (warm-up)", FormatCount(f.iops), FormatBytesHuman(f.bytes_per_second),
-                      FormatLatency(static_cast<double>(f.p50)), FormatLatency(static_cast<double>(f.p99)),
-                      FormatLatency(static_cast<double>(f.p999)),
+                      latency(f.p50), latency(f.p99), latency(f.p999),
                       f.failed > 0 ? fmt::format(" failed {}", f.failed) : "", f.provisional ? " provisional" : ""));
   }
   void OnStepResult(const StepResult& result) override {

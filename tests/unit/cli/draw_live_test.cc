@@ -56,6 +56,16 @@ TEST_CASE("the live view shows step, phase, ETA, fleet figures and a line an age
   CHECK_FALSE(Contains(lines, "warm-up"));
 }
 
+TEST_CASE("percentiles that are not there are not zero") {
+  LiveState state = Measuring();
+  state.live->held = true;
+  state.live->p50 = state.live->p99 = state.live->p999 = 0;
+  const auto lines = DrawLive(state, 120);
+  CHECK(Contains(lines, "p50        -"));
+  CHECK(Contains(lines, "p99        -"));
+  CHECK_FALSE(Contains(lines, "p50        0"));
+}
+
 TEST_CASE("a fill shows bytes, rate and ETA") {
   LiveState state;
   state.phase = PhaseKind::kFill;

@@ -197,7 +197,20 @@ v1::IntervalDelta FullInterval() {
   initiator->set_time_full_ns(44);
   *initiator->add_kinds() = FullKindDelta();
   *initiator->mutable_lateness() = WireHistogram();
+  initiator->set_held(true);
   return delta;
+}
+
+v1::HeldHistograms FullHeld() {
+  v1::HeldHistograms held;
+  held.set_initiator(3);
+  held.set_first_interval(4);
+  held.set_last_interval(9);
+  held.set_intervals(5);
+  held.set_drain(true);
+  *held.mutable_kind() = FullKindDelta();
+  *held.mutable_lateness() = WireHistogram();
+  return held;
 }
 
 v1::PhaseTotals FullTotals() {
@@ -284,6 +297,10 @@ TEST_CASE("every field of a report is carried") {
   FieldWalk interval(Trip<v1::IntervalDelta>());
   interval.Walk(FullInterval());
   RequireAllVisited(*v1::IntervalDelta::descriptor(), interval.visited());
+
+  FieldWalk held(Trip<v1::HeldHistograms>());
+  held.Walk(FullHeld());
+  RequireAllVisited(*v1::HeldHistograms::descriptor(), held.visited());
 
   FieldWalk totals(Trip<v1::PhaseTotals>());
   totals.Walk(FullTotals());

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "agent/engine/interval_collector.h"
+#include "agent/engine/report_bound.h"
 #include "common/wire/codec.h"
 
 namespace muster {
@@ -71,6 +72,11 @@ void CheckSize(bool open_loop, size_t bound) {
     const std::string bytes = ToProto(delta).SerializeAsString();
     INFO(decades << " decades: " << bytes.size() << " bytes");
     CHECK(bytes.size() <= bound);
+    // What the agent takes for the size: never less, and close.
+    const size_t wire = ToProto(delta).initiators(0).ByteSizeLong();
+    const size_t taken = SizeOnWire(delta.initiators[0]);
+    CHECK(taken >= wire);
+    CHECK(taken <= wire + 1024);
     v1::IntervalDelta parsed;
     REQUIRE(parsed.ParseFromString(bytes));
     auto back = FromProto(parsed);
@@ -85,6 +91,39 @@ TEST_CASE("a closed-loop report of two kinds and 30 k operations takes at most 8
 
 TEST_CASE("an open-loop report of two kinds and 30 k operations takes at most 24 KiB") {
   CheckSize(true, kOpenBound);
+}
+
+// What stays in an interval beyond the bound is bounded itself, whatever the histograms are.
+TEST_CASE("a report without counters is far within the bound") {
+  InitiatorDelta delta{.initiator = 65535, .offered_integral = ~Uint128{0}, .wire_integral = ~Uint128{0}};
+  delta.outstanding = delta.waiting = UINT64_MAX;
+  delta.oldest_age = delta.time_full = kNever;
+  EncodedHistogram largest;
+  largest.moments = {.count = UINT64_MAX,
+                     .sum = UINT64_MAX,
+                     .sum_squares = ~Uint128{0},
+                     .min = UINT64_MAX - 1,
+                     .max = UINT64_MAX,
+                     .overflow = UINT64_MAX};
+  for (int k = 0; k < kOpKinds; ++k) {
+    for (const bool due : {false, true}) {
+      KindDelta& kind = delta.kinds.emplace_back();
+      kind.kind = static_cast<OpKind>(k);
+      kind.due_in_window = due;
+      kind.completed = kind.bytes = UINT64_MAX;
+      kind.response = kind.wait = kind.service = kind.unfinished = largest;
+      for (int outcome = 1; outcome < kOutcomes; ++outcome) {
+        kind.errors.push_back({static_cast<Outcome>(outcome), -1, UINT64_MAX, largest});
+      }
+    }
+  }
+  delta.lateness = largest;
+  delta.held = true;
+  IntervalDelta interval;
+  interval.initiators.push_back(delta);
+  const size_t wire = ToProto(interval).initiators(0).ByteSizeLong();
+  CHECK(wire <= SizeOnWire(delta));
+  CHECK(wire <= size_t{16} << 10);
 }
 
 }  // namespace
