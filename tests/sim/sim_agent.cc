@@ -209,7 +209,8 @@ IntervalDelta SimAgent::MakeDelta(int64_t interval, bool drain) {
     out.offered_integral = static_cast<Uint128>(a.spec.interval) * 2;
     out.wire_integral = out.offered_integral;
     Histogram histogram;
-    const uint64_t count = data_.Below(drain ? 3 : 40);
+    // Initiator 0, which every step has, is never idle: a window without any operation is rightly not VALID.
+    const uint64_t count = drain ? data_.Below(3) : data_.Below(40) + (initiator == 0 ? 1 : 0);
     for (uint64_t i = 0; i < count; ++i) histogram.Record(1 + data_.Below(uint64_t{1} << (1 + data_.Below(40))));
     KindDelta& kind = out.kinds.emplace_back();
     kind.completed = count;
