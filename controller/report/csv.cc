@@ -9,6 +9,10 @@
 namespace muster {
 namespace {
 
+// Column "histograms": what latencies of intervals are made of, and why they may be absent.
+constexpr std::string_view kPerInterval = "per interval";
+constexpr std::string_view kPerWindow = "per window: report bound";
+
 // Figures of one latency; empty cells where there is no operation, or too few above a percentile.
 void LatencyTitles(CsvRow& row, const std::string& name) {
   for (const char* figure : {"count", "mean_ns", "stddev_ns", "min_ns"}) row.Text(name + "_" + figure);
@@ -63,7 +67,8 @@ void StepTitles(CsvRow& row) {
     row.Text(title);
   }
   for (const char* part : {"response", "wait", "service"}) LatencyTitles(row, part);
-  for (const char* title : {"asked_depth", "achieved_depth", "wire_depth", "time_full_share"}) row.Text(title);
+  for (const char* title : {"asked_depth", "achieved_depth", "wire_depth", "time_full_share", "histograms"})
+    row.Text(title);
   row.Text("sealed").Text("message");
 }
 
@@ -100,6 +105,7 @@ void StepCells(CsvRow& row, const std::string& run, const StepResult& result, co
     group.asked_depth == 0 ? row.Empty(1) : row.Number(group.asked_depth);
     row.Number(group.achieved_depth).Number(group.wire_depth).Number(group.time_full_share);
   }
+  row.Text(figures.held + figures.held_uncounted + figures.held_owed == 0 ? kPerInterval : kPerWindow);
   row.Whole(IsSealed(result) ? 1 : 0).Text(result.message);
 }
 
@@ -109,7 +115,8 @@ void IntervalTitles(CsvRow& row) {
     row.Text(title);
   }
   LatencyTitles(row, "response");
-  for (const char* title : {"outstanding", "waiting", "oldest_age_ns", "achieved_depth", "wire_depth"}) row.Text(title);
+  for (const char* title : {"outstanding", "waiting", "oldest_age_ns", "achieved_depth", "wire_depth", "histograms"})
+    row.Text(title);
   row.Text("outcome").Text("sealed");
 }
 
@@ -139,6 +146,7 @@ void WriteInterval(const std::string& run, const StepResult& step, const FleetIn
     } else {
       row.Whole(interval.outstanding).Whole(interval.waiting).Whole(interval.oldest_age).Empty(2);
     }
+    row.Text(interval.held ? kPerWindow : kPerInterval);
     IntervalEnd(row, step);
   };
   fleet(PooledInterval(interval));
@@ -171,6 +179,7 @@ void WriteInterval(const std::string& run, const StepResult& step, const FleetIn
       } else {
         row.Empty(5);
       }
+      row.Text(interval.held ? kPerWindow : kPerInterval);
       IntervalEnd(row, step);
     };
     write(all, "all", true);

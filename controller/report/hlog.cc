@@ -65,6 +65,11 @@ absl::Status ExportHlog(RunReader& reader, std::ostream& out) {
     int64_t end = 0;
     MUSTER_RETURN_IF_ERROR(reader.VisitIntervals(step.step.index, [&](const FleetInterval& interval) {
       end = std::max(end, interval.interval + 1);
+      if (interval.held) {
+        out << fmt::format("#[interval {} of {}: no line, histograms per window: report bound]\n", interval.interval,
+                           Printable(step.step.name));
+        return absl::OkStatus();
+      }
       return WriteInterval(name, interval, begin, length, out);
     }));
     begin += Seconds(end, length);

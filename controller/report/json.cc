@@ -146,6 +146,7 @@ Json IntervalJson(const FleetInterval& interval, Nanos length) {
   out["outstanding"] = interval.outstanding;
   out["waiting"] = interval.waiting;
   out["oldest_age_ns"] = interval.oldest_age;
+  out["histograms_per_window"] = interval.held;
   out["kinds"] = Json::array();
   for (const KindFigures& kind : interval.kinds) {
     if (kind.kind.has_value()) out["kinds"].push_back(KindJson(kind, length, true));
@@ -190,6 +191,15 @@ void AddPlanned(const Step& step, Json& out) {
   out["workload"] = WorkloadJson(step.measure.workload);
 }
 
+// Null where every interval brought its histograms.
+Json HeldJson(const StepFigures& f) {
+  if (f.held == 0 && f.held_uncounted == 0 && f.held_owed == 0) return nullptr;
+  return {{"reason", "report bound"},
+          {"initiator_intervals", f.held},
+          {"initiator_intervals_uncounted", f.held_uncounted},
+          {"histograms_lost", f.held_owed}};
+}
+
 void AddFigures(const StepFigures& f, bool counters, Json& out) {
   out["interval_ns"] = f.interval;
   out["window"] = {{"first_interval", f.first_interval},
@@ -201,6 +211,7 @@ void AddFigures(const StepFigures& f, bool counters, Json& out) {
   for (const GroupFigures& group : f.initiators) out["initiators"].push_back(GroupJson(group, f.window(), counters));
   out["errors"] = Json::array();
   for (const ErrorFigures& error : f.errors) out["errors"].push_back(ErrorJson(error, counters));
+  out["histograms_per_window"] = HeldJson(f);
   out["missing"] = f.missing;
   out["missing_count"] = f.missing_count;
   out["initiators_heard"] = f.initiators_heard;

@@ -173,6 +173,23 @@ std::string MissingText(const StepFigures& figures) {
   return out;
 }
 
+std::string HeldText(const StepFigures& figures) {
+  std::string out;
+  if (figures.held != 0) {
+    out += fmt::format(
+        "  histograms per window: report bound ({} initiator-intervals; their intervals have no percentiles)\n",
+        figures.held);
+  }
+  if (figures.held_uncounted != 0) {
+    out += fmt::format("  report bound: latencies may include {} initiator-intervals that do not count for rates\n",
+                       figures.held_uncounted);
+  }
+  if (figures.held_owed != 0) {
+    out += fmt::format("  report bound: {} histograms never came, latencies are without them\n", figures.held_owed);
+  }
+  return out;
+}
+
 std::string StragglersText(const StepFigures& figures) {
   if (figures.straggle_count == 0) return "";
   std::string out = fmt::format("  outstanding at the end: {} operations, oldest {}\n", figures.straggle_count,
@@ -233,7 +250,7 @@ std::string StepText(const StepResult& result, const std::vector<SparkPoint>& po
   if (figures.intervals != 0) {
     out += ResponseTable(figures) + "\n" + PartsTable(figures) + "\n" + DepthTable(figures) + "\n";
   }
-  for (const std::string& block : {ChecksText(result), ErrorsText(figures), MissingText(figures),
+  for (const std::string& block : {ChecksText(result), ErrorsText(figures), MissingText(figures), HeldText(figures),
                                    StragglersText(figures), PrecisionText(result)}) {
     if (!block.empty()) out += block + "\n";
   }

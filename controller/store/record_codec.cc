@@ -115,6 +115,9 @@ void EncodeFigures(const StepFigures& figures, v1::StepResult& out) {
   out.set_cpu_share(figures.cpu_share);
   out.set_overloaded(figures.overloaded);
   out.set_poisoned(figures.poisoned);
+  out.set_held(figures.held);
+  out.set_held_uncounted(figures.held_uncounted);
+  out.set_held_owed(figures.held_owed);
   if (!figures.sums_error.ok()) *out.mutable_sums_error() = ToProto(figures.sums_error);
 }
 
@@ -150,6 +153,9 @@ absl::Status DecodeFigures(const v1::StepResult& in, StepFigures& out) {
   out.cpu_share = in.cpu_share();
   out.overloaded = in.overloaded();
   out.poisoned = in.poisoned();
+  out.held = in.held();
+  out.held_uncounted = in.held_uncounted();
+  out.held_owed = in.held_owed();
   if (in.has_sums_error()) out.sums_error = FromProto(in.sums_error());
   return absl::OkStatus();
 }
