@@ -46,12 +46,13 @@ TEST_CASE("CSV of steps differs in one column alone") {
   CHECK(plain[0] == held[0]);
   REQUIRE(plain.size() > 3);
   for (size_t i = 1; i < plain.size(); ++i) {
-    const std::string before = "per interval";
-    REQUIRE(plain[i].size() > before.size());
-    REQUIRE(plain[i].substr(plain[i].size() - before.size()) == before);
-    const std::string start = plain[i].substr(0, plain[i].size() - before.size());
+    const std::string before = ",per interval,";
+    const size_t at = plain[i].find(before);
+    REQUIRE(at != std::string::npos);
+    std::string expected = plain[i];
+    expected.replace(at, before.size(), ",per window: report bound,");
     // The step that was skipped has no figures that could have come otherwise.
-    CHECK((held[i] == start + "per window: report bound" || (Has(start, "SKIPPED") && held[i] == plain[i])));
+    CHECK((held[i] == expected || (Has(plain[i], "SKIPPED") && held[i] == plain[i])));
   }
 }
 
