@@ -33,6 +33,7 @@ struct Flags {
   std::vector<std::string> devices;
   uint32_t workers = 0;
   std::string max_buffer_memory;
+  size_t report_bound = EngineOptions().report_bound;
   std::string pin = "auto";
   int exit_with_fd = -1;
   bool once = false;
@@ -70,6 +71,9 @@ void Declare(CLI::App& app, Flags& flags) {
       ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
   app.add_flag("--version", flags.version, "Print version, build and API range");
+  app.add_option("--report-bound", flags.report_bound,
+                 "Bytes of one initiator's part of an interval report; beyond it histograms come once a window")
+      ->group("");
   app.add_option("--test-api", flags.test_api, "API range to claim, MIN-MAX")->group("");
 }
 
@@ -135,6 +139,7 @@ absl::Status Read(Flags& flags, const HostFacts& host, ApiRange& api, DriverOpti
   options.allow = {.roots = flags.roots, .devices = flags.devices};
   options.engine.cpus = AllowedCpus();
   options.engine.max_workers = flags.workers;
+  options.engine.report_bound = flags.report_bound;
   options.pin = flags.pin == "yes" ? PinMode::kYes : flags.pin == "no" ? PinMode::kNo : PinMode::kAuto;
   options.session.once = flags.once;
   options.session.hello = MakeHello(flags, host, api);

@@ -1,4 +1,5 @@
 // muster: reads flags, wires signals, calls one verb.
+#include <google/protobuf/stubs/logging.h>
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
@@ -32,6 +33,13 @@ void CatchSignals() {
     if (inherited.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
   }
   signal(SIGPIPE, SIG_IGN);
+}
+
+// What the parser says of a record it cannot read is said by a typed error, with file and place: its own lines are for
+// who asks for them.
+void LogProtobuf(google::protobuf::LogLevel level, const char*, int, const std::string& message) {
+  const bool fatal = level == google::protobuf::LOGLEVEL_FATAL;
+  muster::Log(fatal ? muster::LogLevel::kError : muster::LogLevel::kDebug, "protobuf: {}", message);
 }
 
 muster::LogLevel LevelOf(const std::string& name) {
@@ -166,6 +174,7 @@ int RunMain(int argc, char** argv) {
   }
 
   muster::InitLogging("muster", LevelOf(log_level));
+  google::protobuf::SetLogHandler(LogProtobuf);
   CatchSignals();
   if (run_app->parsed()) {
     auto parsed = muster::ParseDuration(lease);

@@ -11,6 +11,7 @@
 #include "agent/backend/backend.h"
 #include "common/base/clock.h"
 #include "common/plan/plan.h"
+#include "common/stats/held_histograms.h"
 #include "common/stats/op_stats.h"
 
 namespace muster {
@@ -47,6 +48,9 @@ class EngineListener {
   // Instant of the first submission of any worker, local clock, and how late workers woke up after the start.
   virtual void OnFirstIo(Nanos first_io_local, Nanos wake_lateness) = 0;
   virtual void OnInterval(IntervalDelta delta) = 0;
+  // Histograms that intervals delivered before this left out (EngineOptions::report_bound). At the edges of the window
+  // and before Ended.
+  virtual void OnHeld(HeldHistograms held) = 0;
   // Fill only: bytes written so far (also once an interval).
   virtual void OnProgress(uint64_t bytes_done, uint64_t bytes_total) = 0;
   // All workers have ended and every recorder has been emptied. `status` is not OK for a fill that could not write
@@ -60,6 +64,8 @@ struct EngineOptions {
   bool pin = false;
   bool may_spin = false;           // pacing may spin (alone on the host, threads <= CPUs)
   uint64_t max_buffer_memory = 0;  // bytes; 0: a quarter of RAM
+  // Bytes on the wire of one initiator's part of an interval; beyond it its histograms come once a window.
+  size_t report_bound = size_t{64} << 10;
 };
 
 inline constexpr uint32_t kConnectionPerStream = UINT32_MAX;

@@ -9,18 +9,6 @@ namespace {
 
 constexpr size_t kMaxStops = 64;
 
-absl::Status MergeHistogram(EncodedHistogram& into, const EncodedHistogram& part) {
-  if (part.moments.count == 0) return absl::OkStatus();
-  if (into.moments.count == 0) {
-    into = part;
-    return absl::OkStatus();
-  }
-  MUSTER_ASSIGN_OR_RETURN(Histogram sum, Histogram::Decode(into));
-  MUSTER_RETURN_IF_ERROR(sum.Merge(part));
-  into = sum.Encode();
-  return absl::OkStatus();
-}
-
 // Writes out what "all waits are zero" stands for.
 absl::Status Expand(KindDelta& delta) {
   if (delta.completed == 0 || delta.wait.moments.count > 0) return absl::OkStatus();
@@ -77,6 +65,18 @@ absl::Status MergeInitiator(InitiatorDelta& into, InitiatorDelta&& part) {
 }
 
 }  // namespace
+
+absl::Status MergeHistogram(EncodedHistogram& into, const EncodedHistogram& part) {
+  if (part.moments.count == 0) return absl::OkStatus();
+  if (into.moments.count == 0) {
+    into = part;
+    return absl::OkStatus();
+  }
+  MUSTER_ASSIGN_OR_RETURN(Histogram sum, Histogram::Decode(into));
+  MUSTER_RETURN_IF_ERROR(sum.Merge(part));
+  into = sum.Encode();
+  return absl::OkStatus();
+}
 
 absl::Status MergeDelta(IntervalDelta& into, IntervalDelta&& part) {
   into.edge_error = std::max(into.edge_error, part.edge_error);

@@ -13,6 +13,9 @@
 
 namespace muster {
 
+// Adds `part` to `into`, exactly. HISTOGRAM_OVERFLOW or HISTOGRAM_CORRUPT; nothing is changed then.
+absl::Status MergeHistogram(EncodedHistogram& into, const EncodedHistogram& part);
+
 // Adds what another worker of the same agent says of the same interval. Histograms merge exactly; a worker that left
 // wait and service out (all waits zero) is written out when the other one did not. time_full is the longest of any
 // worker. HISTOGRAM_OVERFLOW or HISTOGRAM_CORRUPT when figures cannot be merged.

@@ -26,6 +26,11 @@ std::vector<RecorderShape> ShapesOf(const EngineShared& shared) {
   return result;
 }
 
+int64_t WarmupOf(const PhaseSpec& spec) {
+  const auto* measure = std::get_if<MeasureSpec>(&spec.work);
+  return measure == nullptr ? 0 : measure->warmup_intervals;
+}
+
 absl::Status FillError(const PhaseSpec& spec, const LoopResult& result) {
   const uint32_t slot = result.failed_op.slot;
   std::string object = slot < spec.objects.size() ? spec.objects[slot].name : "";
@@ -51,6 +56,7 @@ Reporter::Reporter(std::shared_ptr<EngineShared> shared, const PhaseSpec& spec, 
       listener_(listener),
       hiccup_(std::move(hiccup)),
       collector_(SlotsOf(*shared_), ShapesOf(*shared_)),
+      bound_(shared_->options.report_bound, WarmupOf(spec)),
       stuck_(shared_->workers.size(), false) {}
 
 void Reporter::Run() {
@@ -110,6 +116,10 @@ void Reporter::Emit(IntervalDelta delta) {
     cpu_before_ = cpu;
     delta.hiccup = hiccup_->Take().Encode();
   }
+  std::vector<HeldHistograms> due;
+  const absl::Status bounded = bound_.Apply(delta, due);
+  if (!bounded.ok() && fault_.ok()) fault_ = bounded;
+  for (HeldHistograms& held : due) listener_.OnHeld(std::move(held));
   listener_.OnInterval(std::move(delta));
 }
 
@@ -179,6 +189,7 @@ void Reporter::End() {
   } else if (fault_.ok()) {
     fault_ = drain.status();
   }
+  for (HeldHistograms& held : bound_.Flush()) listener_.OnHeld(std::move(held));
   TellProgress();
   listener_.OnEnded(MakeTotals(), MakeStatus());
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "agent/engine/interval_collector.h"
+#include "agent/engine/report_bound.h"
 #include "agent/engine/worker_thread.h"
 #include "agent/probe/hiccup.h"
 
@@ -37,6 +38,7 @@ class Reporter {
   EngineListener& listener_;
   const std::unique_ptr<HiccupMeter> hiccup_;
   IntervalCollector collector_;
+  ReportBound bound_;
   absl::Status fault_;
   std::vector<bool> stuck_;
   Nanos last_look_ = 0;

@@ -205,6 +205,10 @@ v1::ReportMessage ToWire(const Report& report, uint64_t link_id) {
     *out.mutable_interval() = ToProto(*delta);
     return out;
   }
+  if (const auto* held = std::get_if<HeldHistograms>(&report.body)) {
+    *out.mutable_held() = ToProto(*held);
+    return out;
+  }
   const auto& ended = std::get<PhaseEnded>(report.body);
   v1::PhaseEnded* to = out.mutable_ended();
   *to->mutable_totals() = ToProto(ended.totals);

@@ -17,6 +17,12 @@ void EngineRelay::OnInterval(IntervalDelta delta) {
   inbox_.PushKept(EngineOverrun{.engine = engine_});
 }
 
+void EngineRelay::OnHeld(HeldHistograms held) {
+  if (overrun_ || inbox_.Push(EngineHeld{.engine = engine_, .held = std::move(held)})) return;
+  overrun_ = true;
+  inbox_.PushKept(EngineOverrun{.engine = engine_});
+}
+
 void EngineRelay::OnProgress(uint64_t bytes_done, uint64_t bytes_total) {
   // The next one says more: losing one loses nothing.
   inbox_.Push(EngineProgress{.engine = engine_, .bytes_done = bytes_done, .bytes_total = bytes_total});

@@ -17,6 +17,7 @@ class EngineRelay final : public EngineListener {
   EngineRelay(uint64_t engine, Inbox<Event>& inbox) : engine_(engine), inbox_(inbox) {}
   void OnFirstIo(Nanos first_io_local, Nanos wake_lateness) override;
   void OnInterval(IntervalDelta delta) override;
+  void OnHeld(HeldHistograms held) override;
   void OnProgress(uint64_t bytes_done, uint64_t bytes_total) override;
   void OnEnded(PhaseTotals totals, absl::Status status) override;
 

@@ -68,6 +68,10 @@ struct EngineInterval {
   uint64_t engine = 0;
   IntervalDelta delta;
 };
+struct EngineHeld {
+  uint64_t engine = 0;
+  HeldHistograms held;
+};
 struct EngineProgress {
   uint64_t engine = 0;
   uint64_t bytes_done = 0, bytes_total = 0;
@@ -89,7 +93,7 @@ struct ShutdownAsked {
 struct Tick {};
 
 using Event = std::variant<MessageArrived, BadMessage, AckArrived, LinkLost, AttachFinished, InspectFinished,
-                           DetachFinished, PrepareFinished, ReleaseFinished, EngineFirstIo, EngineInterval,
+                           DetachFinished, PrepareFinished, ReleaseFinished, EngineFirstIo, EngineInterval, EngineHeld,
                            EngineProgress, EngineEnded, EngineOverrun, ShutdownAsked, Tick>;
 
 // ---- Actions

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "agent/target/target.h"
 #include "common/plan/plan.h"
+#include "common/stats/held_histograms.h"
 #include "common/stats/op_stats.h"
 
 // What travels between agent and controller, as plain structs: the session knows these alone; agent/link turns them
@@ -145,7 +146,7 @@ struct PhaseEnded {
 struct Report {
   PhaseKey key;
   uint64_t sequence = 0;
-  std::variant<IntervalDelta, PhaseEnded> body;
+  std::variant<IntervalDelta, HeldHistograms, PhaseEnded> body;
 };
 
 // "run R step 3 measure attempt 0"

@@ -16,6 +16,13 @@ size_t MemoryOf(const EncodedHistogram& histogram) {
   return sizeof(histogram) + histogram.counts.size();
 }
 
+size_t MemoryOf(const KindDelta& kind) {
+  size_t bytes = sizeof(kind) + kind.response.counts.size() + kind.wait.counts.size() + kind.service.counts.size() +
+                 kind.unfinished.counts.size();
+  for (const ErrorDelta& error : kind.errors) bytes += sizeof(error) + MemoryOf(error.response);
+  return bytes;
+}
+
 size_t MemoryOf(const PhaseEnded& ended) {
   return kEntryOverhead + sizeof(ended) + ended.totals.initiators.size() * sizeof(InitiatorTotals) +
          ended.totals.stragglers.size() * sizeof(StraggleOp);
@@ -27,28 +34,41 @@ size_t MemoryOf(const IntervalDelta& delta) {
   size_t bytes = kEntryOverhead + sizeof(delta) + delta.hiccup.counts.size();
   for (const InitiatorDelta& initiator : delta.initiators) {
     bytes += sizeof(initiator) + initiator.lateness.counts.size();
-    for (const KindDelta& kind : initiator.kinds) {
-      bytes += sizeof(kind) + kind.response.counts.size() + kind.wait.counts.size() + kind.service.counts.size() +
-               kind.unfinished.counts.size();
-      for (const ErrorDelta& error : kind.errors) bytes += sizeof(error) + MemoryOf(error.response);
-    }
+    for (const KindDelta& kind : initiator.kinds) bytes += MemoryOf(kind);
   }
   return bytes;
 }
 
-absl::Status ReportLog::Append(const PhaseKey& key, IntervalDelta delta) {
-  const size_t bytes = MemoryOf(delta);
+size_t MemoryOf(const HeldHistograms& held) {
+  return kEntryOverhead + sizeof(held) + held.lateness.counts.size() +
+         (held.kind.has_value() ? MemoryOf(*held.kind) : 0);
+}
+
+absl::Status ReportLog::CheckRoom(const PhaseKey& key, size_t bytes, int64_t interval) const {
   if (bytes_ + bytes > limits_.bytes) {
     return MakeError(absl::StatusCode::kResourceExhausted,
                      {.code = "REPORT_LOG_FULL",
                       .place = KeyText(key),
                       .message = fmt::format(
                           "{} reports of {} wait to be committed and interval {} does not fit into {}", kept_.size(),
-                          FormatBytesHuman(static_cast<double>(bytes_)), delta.interval, FormatSize(limits_.bytes)),
+                          FormatBytesHuman(static_cast<double>(bytes_)), interval, FormatSize(limits_.bytes)),
                       .next = "The controller's disk is too slow for this many agents and intervals; use a longer "
                               "interval."});
   }
+  return absl::OkStatus();
+}
+
+absl::Status ReportLog::Append(const PhaseKey& key, IntervalDelta delta) {
+  const size_t bytes = MemoryOf(delta);
+  MUSTER_RETURN_IF_ERROR(CheckRoom(key, bytes, delta.interval));
   Keep(Report{.key = key, .sequence = last_ + 1, .body = std::move(delta)}, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status ReportLog::Append(const PhaseKey& key, HeldHistograms held) {
+  const size_t bytes = MemoryOf(held);
+  MUSTER_RETURN_IF_ERROR(CheckRoom(key, bytes, held.last_interval));
+  Keep(Report{.key = key, .sequence = last_ + 1, .body = std::move(held)}, bytes);
   return absl::OkStatus();
 }
 

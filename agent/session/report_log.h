@@ -24,6 +24,7 @@ class ReportLog {
 
   // REPORT_LOG_FULL when the bound would be passed: nothing is kept, no number is spent; the caller ends the phase.
   absl::Status Append(const PhaseKey& key, IntervalDelta delta);
+  absl::Status Append(const PhaseKey& key, HeldHistograms held);
   // Always taken: the end of a phase must be told even when the log is full. Sets totals.last_sequence to its own
   // number, the last of the phase.
   void AppendEnd(const PhaseKey& key, PhaseEnded ended);
@@ -47,6 +48,7 @@ class ReportLog {
     std::shared_ptr<const Report> report;
     size_t bytes;
   };
+  absl::Status CheckRoom(const PhaseKey& key, size_t bytes, int64_t interval) const;
   void Keep(Report report, size_t bytes);
 
   const Limits limits_;
@@ -58,7 +60,8 @@ class ReportLog {
   uint64_t committed_ = 0;
 };
 
-// Memory that a delta takes, near enough for a bound.
+// Memory that a report takes, near enough for a bound.
 size_t MemoryOf(const IntervalDelta& delta);
+size_t MemoryOf(const HeldHistograms& held);
 
 }  // namespace muster::agent

@@ -128,6 +128,7 @@ class SessionMachine {
   void On(const PrepareFinished& event);
   void On(const EngineFirstIo& event);
   void On(const EngineInterval& event);
+  void On(const EngineHeld& event);
   void On(const EngineProgress& event);
   void On(const EngineEnded& event);
   void On(const EngineOverrun& event);

@@ -237,6 +237,14 @@ void SessionMachine::On(const EngineInterval& event) {
   }
 }
 
+void SessionMachine::On(const EngineHeld& event) {
+  if (!IsCurrent(event.engine) || phase_->lossy) return;
+  if (const absl::Status status = log_.Append(phase_->spec.key, event.held); !status.ok()) {
+    phase_->lossy = true;
+    AbortPhase(status);
+  }
+}
+
 void SessionMachine::On(const EngineOverrun& event) {
   if (!IsCurrent(event.engine)) return;
   phase_->lossy = true;

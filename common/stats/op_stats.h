@@ -66,6 +66,9 @@ struct InitiatorDelta {
   Nanos time_full = 0;           // backend refused operations while some were offered
   std::vector<KindDelta> kinds;
   EncodedHistogram lateness;  // open loop: issued - due of operations that found a free slot when due
+  // The report would have passed its bound: every histogram here has its moments and no counters. The counters come
+  // later, merged (common/stats/held_histograms.h).
+  bool held = false;
   bool operator==(const InitiatorDelta&) const = default;
 };
 

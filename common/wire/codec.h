@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/plan/plan.h"
+#include "common/stats/held_histograms.h"
 #include "common/stats/op_stats.h"
 #include "muster/v1/agent_link.pb.h"
 #include "muster/v1/campaign.pb.h"
@@ -29,6 +30,8 @@ Uint128 FromProto(const v1::Uint128& value);
 
 v1::IntervalDelta ToProto(const IntervalDelta& delta);
 absl::StatusOr<IntervalDelta> FromProto(const v1::IntervalDelta& delta);
+v1::HeldHistograms ToProto(const HeldHistograms& held);
+absl::StatusOr<HeldHistograms> FromProto(const v1::HeldHistograms& held);
 v1::PhaseTotals ToProto(const PhaseTotals& totals);
 absl::StatusOr<PhaseTotals> FromProto(const v1::PhaseTotals& totals);
 

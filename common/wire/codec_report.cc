@@ -83,6 +83,7 @@ v1::InitiatorDelta Encode(const InitiatorDelta& delta) {
   out.set_time_full_ns(static_cast<uint64_t>(delta.time_full));
   for (const KindDelta& kind : delta.kinds) *out.add_kinds() = Encode(kind);
   if (delta.lateness.moments.count != 0) *out.mutable_lateness() = ToProto(delta.lateness);
+  out.set_held(delta.held);
   return out;
 }
 
@@ -113,6 +114,7 @@ absl::StatusOr<InitiatorDelta> Decode(const v1::InitiatorDelta& delta) {
     out.kinds.push_back(*std::move(kind));
   }
   MUSTER_RETURN_IF_ERROR(Get(delta.has_lateness(), delta.lateness(), "lateness", &out.lateness));
+  out.held = delta.held();
   return out;
 }
 
@@ -150,6 +152,35 @@ absl::StatusOr<IntervalDelta> FromProto(const v1::IntervalDelta& delta) {
     if (!initiator.ok()) return AtPlace(initiator.status(), fmt::format("initiators[{}]", out.initiators.size()));
     out.initiators.push_back(*std::move(initiator));
   }
+  return out;
+}
+
+v1::HeldHistograms ToProto(const HeldHistograms& held) {
+  v1::HeldHistograms out;
+  out.set_initiator(held.initiator);
+  out.set_first_interval(held.first_interval);
+  out.set_last_interval(held.last_interval);
+  out.set_intervals(held.intervals);
+  out.set_drain(held.drain);
+  if (held.kind.has_value()) *out.mutable_kind() = Encode(*held.kind);
+  if (held.lateness.moments.count != 0) *out.mutable_lateness() = ToProto(held.lateness);
+  return out;
+}
+
+absl::StatusOr<HeldHistograms> FromProto(const v1::HeldHistograms& held) {
+  HeldHistograms out;
+  MUSTER_RETURN_IF_ERROR(CheckInitiator(held.initiator()));
+  out.initiator = held.initiator();
+  out.first_interval = held.first_interval();
+  out.last_interval = held.last_interval();
+  out.intervals = held.intervals();
+  out.drain = held.drain();
+  if (held.has_kind()) {
+    auto kind = Decode(held.kind());
+    if (!kind.ok()) return AtPlace(kind.status(), "kind");
+    out.kind = *std::move(kind);
+  }
+  MUSTER_RETURN_IF_ERROR(Get(held.has_lateness(), held.lateness(), "lateness", &out.lateness));
   return out;
 }
 

@@ -9,9 +9,9 @@
 namespace muster {
 
 // Versions of the API between agent and controller that this build speaks. Raise kApiMax with a change that an older
-// peer would misread; raise kApiMin when an old one is no longer spoken.
-inline constexpr uint32_t kApiMin = 1;
-inline constexpr uint32_t kApiMax = 1;
+// peer would misread; raise kApiMin when an old one is no longer spoken. 2: packed counters, held histograms.
+inline constexpr uint32_t kApiMin = 2;
+inline constexpr uint32_t kApiMax = 2;
 
 struct ApiRange {
   uint32_t min = kApiMin;

@@ -55,6 +55,7 @@ absl::Status PhaseAggregator::Add(const std::string& agent, const IntervalDelta&
     MUSTER_ASSIGN_OR_RETURN(DecodedDelta decoded, DecodeDelta(agent, state.carries, delta));
     MUSTER_RETURN_IF_ERROR(impl_->headroom.Take(agent, delta));
     impl_->sums.AddDelta(agent, delta);
+    impl_->Must(impl_->ledger.AddDelta(delta));
     impl_->MergeErrors(delta);
     if (impl_->open_loop) impl_->MergeOpenLoop(delta, decoded);
     if (delta.drain) {
@@ -73,6 +74,27 @@ absl::Status PhaseAggregator::Add(const std::string& agent, const IntervalDelta&
   if (state.delivered.size() <= static_cast<size_t>(delta.interval)) state.delivered.resize(delta.interval + 1);
   state.delivered[delta.interval] = true;
   impl_->CloseReady();
+  return absl::OkStatus();
+}
+
+absl::Status PhaseAggregator::AddHeld(const std::string& agent, const HeldHistograms& held) {
+  const std::string place = fmt::format("agent {} initiator {} intervals {} to {}{}", agent, held.initiator,
+                                        held.first_interval, held.last_interval, held.drain ? " (drain)" : "");
+  auto found = impl_->agents.find(agent);
+  if (found == impl_->agents.end()) return Refuse("REPORT_UNKNOWN_AGENT", place, "the agent is not part of this phase");
+  if (impl_->sealed) return Refuse("REPORT_LATE", place, "the phase is sealed");
+  const auto& carries = found->second.carries;
+  if (std::find(carries.begin(), carries.end(), held.initiator) == carries.end()) {
+    return Refuse("REPORT_UNKNOWN_INITIATOR", place, "the agent does not carry this initiator");
+  }
+  if (absl::Status damage = CheckHeld(held); !damage.ok()) return AtPlace(damage, place);
+  if (absl::Status status = impl_->ledger.Deliver(place, held); !status.ok()) {
+    if (GetErrorInfo(status).code != "SUMS_MISMATCH") return status;
+    impl_->sums.Note(status);
+    return absl::OkStatus();
+  }
+  impl_->sums.AddHeld(held);
+  impl_->MergeHeld(held);
   return absl::OkStatus();
 }
 
@@ -112,11 +134,13 @@ std::optional<LiveFigures> PhaseAggregator::Live() const {
     fleet.interval = at->first;
     fleet.in_window = impl_->InWindow(at->first);
     fleet.outstanding = at->second.outstanding;
+    fleet.held = at->second.held != 0;
     for (int k = 0; k < kOpKinds; ++k) {
       fleet.kinds[k].completed = at->second.counters[k].completed;
       fleet.kinds[k].bytes = at->second.counters[k].bytes;
-      fleet.kinds[k].response = at->second.latencies[k].response();
+      if (!fleet.held) fleet.kinds[k].response = at->second.latencies[k].response();
     }
+    for (const auto& [id, delta] : at->second.deltas) Impl::NoteLargest(delta, fleet);
     LiveFigures figures = LiveOf(fleet, impl_->shape.interval);
     figures.provisional = true;
     return impl_->live.Complete(std::move(figures));

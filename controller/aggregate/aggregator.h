@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/plan/plan.h"
+#include "common/stats/held_histograms.h"
 #include "common/stats/op_stats.h"
 #include "controller/aggregate/figures.h"
 
@@ -35,6 +36,10 @@ class PhaseAggregator {
   // merged then. Late intervals of a live agent are merged until the phase is sealed. An interval counts for the window
   // when every initiator of every agent is in it and it is no gap; an initiator that did nothing must be there, empty.
   absl::Status Add(const std::string& agent, const IntervalDelta& delta);
+  // Histograms that intervals before left out (InitiatorDelta::held), at the edges of the window; they count for the
+  // figures over the window, never for one interval. Typed errors as above, and REPORT_DUPLICATE_HELD; nothing is
+  // merged then. Ones that are not exactly what was left out are not merged and become `sums_error`.
+  absl::Status AddHeld(const std::string& agent, const HeldHistograms& held);
   // Once an agent. REPORT_UNKNOWN_AGENT, REPORT_UNKNOWN_INITIATOR, REPORT_DUPLICATE_TOTALS, REPORT_LATE.
   absl::Status AddTotals(const std::string& agent, const PhaseTotals& totals);
   // The agent will deliver nothing more (lost or failed).

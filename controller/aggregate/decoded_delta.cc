@@ -22,16 +22,29 @@ absl::Status Damaged(const std::string& place, std::string message) {
                     .next = "The report is refused whole; agent and controller may be of different builds."});
 }
 
-absl::Status DecodeKind(const KindDelta& kind, bool drain, DecodedDelta& out) {
+// Moments alone, and nothing that came with them.
+bool HasCounters(const InitiatorDelta& initiator) {
+  const auto has = [](const EncodedHistogram& histogram) { return !histogram.counts.empty(); };
+  return has(initiator.lateness) ||
+         std::any_of(initiator.kinds.begin(), initiator.kinds.end(), [&](const KindDelta& kind) {
+           return has(kind.response) || has(kind.wait) || has(kind.service) || has(kind.unfinished) ||
+                  std::any_of(kind.errors.begin(), kind.errors.end(),
+                              [&](const ErrorDelta& error) { return has(error.response); });
+         });
+}
+
+absl::Status DecodeKind(const KindDelta& kind, bool drain, bool held, DecodedDelta& out) {
   const auto index = static_cast<size_t>(kind.kind);
   out.seen[index] = true;
   out.counters[index].Add(kind);
-  Latencies& set = kind.due_in_window ? out.due[index] : out.other[index];
-  MUSTER_RETURN_IF_ERROR(set.Add(kind));
-  MUSTER_RETURN_IF_ERROR(set.AddUnfinished(kind.unfinished));
+  if (!held) {
+    Latencies& set = kind.due_in_window ? out.due[index] : out.other[index];
+    MUSTER_RETURN_IF_ERROR(set.Add(kind));
+    MUSTER_RETURN_IF_ERROR(set.AddUnfinished(kind.unfinished));
+  }
   uint64_t largest = std::max(kind.response.moments.max, kind.unfinished.moments.max);
   for (const ErrorDelta& error : kind.errors) {
-    MUSTER_RETURN_IF_ERROR(Histogram::Decode(error.response).status());
+    if (!held) MUSTER_RETURN_IF_ERROR(Histogram::Decode(error.response).status());
     // An operation that was outstanding at the end and then failed still lasted that long.
     if (drain) largest = std::max(largest, error.response.moments.max);
   }
@@ -40,9 +53,13 @@ absl::Status DecodeKind(const KindDelta& kind, bool drain, DecodedDelta& out) {
 }
 
 absl::Status DecodeInitiator(const InitiatorDelta& initiator, bool drain, const std::string& place, DecodedDelta& out) {
+  if (initiator.held) {
+    if (HasCounters(initiator)) return Damaged(place, "histograms said to be left out are there");
+    ++out.held;
+  }
   for (const KindDelta& kind : initiator.kinds) {
     if (static_cast<int>(kind.kind) >= kOpKinds) return Damaged(place, "a kind of operation that does not exist");
-    MUSTER_RETURN_IF_ERROR(DecodeKind(kind, drain, out));
+    MUSTER_RETURN_IF_ERROR(DecodeKind(kind, drain, initiator.held, out));
   }
   out.offered_integral += initiator.offered_integral;
   out.wire_integral += initiator.wire_integral;
@@ -50,7 +67,7 @@ absl::Status DecodeInitiator(const InitiatorDelta& initiator, bool drain, const 
   out.outstanding += initiator.outstanding;
   out.waiting += initiator.waiting;
   out.oldest_age = std::max(out.oldest_age, initiator.oldest_age);
-  return out.lateness.Merge(initiator.lateness);
+  return initiator.held ? absl::OkStatus() : out.lateness.Merge(initiator.lateness);
 }
 
 bool Grow(uint64_t& sum, uint64_t by) {
@@ -88,6 +105,18 @@ absl::StatusOr<DecodedDelta> DecodeDelta(const std::string& agent, const std::ve
   }
   if (absl::Status status = out.hiccup.Merge(delta.hiccup); !status.ok()) return AtPlace(status, place);
   return out;
+}
+
+absl::Status CheckHeld(const HeldHistograms& held) {
+  MUSTER_RETURN_IF_ERROR(Histogram::Decode(held.lateness).status());
+  if (!held.kind.has_value()) return absl::OkStatus();
+  for (const auto* histogram : {&held.kind->response, &held.kind->wait, &held.kind->service, &held.kind->unfinished}) {
+    MUSTER_RETURN_IF_ERROR(Histogram::Decode(*histogram).status());
+  }
+  for (const ErrorDelta& error : held.kind->errors) {
+    MUSTER_RETURN_IF_ERROR(Histogram::Decode(error.response).status());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Headroom::Take(const std::string& agent, const IntervalDelta& delta) {

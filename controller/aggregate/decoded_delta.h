@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/stats/held_histograms.h"
 #include "common/stats/op_stats.h"
 #include "controller/aggregate/latencies.h"
 
@@ -22,12 +23,16 @@ struct DecodedDelta {
   Nanos time_full = 0;
   uint64_t outstanding = 0, waiting = 0;
   Nanos oldest_age = 0;
+  uint64_t held = 0;  // initiators whose histograms are left out: they are in nothing here but counters and `largest`
 };
 
 // Checks a delta against the initiators its agent carries and decodes it. REPORT_UNKNOWN_INITIATOR,
 // REPORT_DUPLICATE_INITIATOR, REPORT_DAMAGED (a kind or size no agent sends), HISTOGRAM_*.
 absl::StatusOr<DecodedDelta> DecodeDelta(const std::string& agent, const std::vector<uint32_t>& carried,
                                          const IntervalDelta& delta);
+
+// Decodes every histogram of it. HISTOGRAM_CORRUPT.
+absl::Status CheckHeld(const HeldHistograms& held);
 
 // Everything ever merged, in moments alone: if these sums do not wrap, no partial sum can. Checking here first is what
 // makes Add all or nothing.

@@ -16,6 +16,8 @@ std::string_view StepOutcomeName(StepOutcome outcome) {
       return "FAILED";
     case StepOutcome::kSkipped:
       return "SKIPPED";
+    case StepOutcome::kInterrupted:
+      return "INTERRUPTED";
   }
   return "FAILED";
 }

@@ -62,6 +62,10 @@ struct StepFigures {
   Histogram hiccup;
   double cpu_share = 0;  // CPUs used by all agents over the window
   bool overloaded = false, poisoned = false;
+  // Report bound (MEASUREMENT.md 12): parts of intervals of the window (one initiator, one interval) whose histograms
+  // came merged over the window. `held_uncounted`: of them, beside `held`, those of intervals that do not count for
+  // rates, though their latencies are in the merged histograms. `held_owed`: histograms that never came.
+  uint64_t held = 0, held_uncounted = 0, held_owed = 0;
   absl::Status sums_error;  // SUMS_MISMATCH naming agent, initiator, kind and both values; OK when all add up
 };
 
@@ -73,6 +77,8 @@ struct FleetInterval {
   std::vector<InitiatorDelta> initiators;   // moments and counters; histograms dropped by the store after retention
   uint64_t outstanding = 0, waiting = 0;
   Nanos oldest_age = 0;
+  // Histograms of some initiator come merged over the window: `kinds` have no latencies but response_max.
+  bool held = false;
 };
 
 struct AgentLive {
@@ -89,6 +95,7 @@ struct LiveFigures {
   int64_t interval = 0;
   bool in_window = false, provisional = false;
   double iops = 0, bytes_per_second = 0;
+  bool held = false;  // percentiles are absent (FleetInterval::held); max is there
   Nanos p50 = 0, p99 = 0, p999 = 0, max = 0;
   std::array<double, kOpKinds> iops_by_kind{};
   uint64_t outstanding = 0;
@@ -103,7 +110,9 @@ struct Check {
   std::string evidence;
 };
 
-enum class StepOutcome : uint8_t { kValid, kInvalid, kOverloaded, kCancelled, kFailed, kSkipped };
+// Interrupted: never written by a run, but what a reader makes of a step whose reports are committed and which nobody
+// has sealed.
+enum class StepOutcome : uint8_t { kValid, kInvalid, kOverloaded, kCancelled, kFailed, kSkipped, kInterrupted };
 std::string_view StepOutcomeName(StepOutcome outcome);  // "VALID" ...
 
 // Everything kept of a step.

@@ -9,6 +9,7 @@ LiveFigures LiveOf(const FleetInterval& interval, Nanos length) {
   out.interval = interval.interval;
   out.in_window = interval.in_window;
   out.outstanding = interval.outstanding;
+  out.held = interval.held;
   const double seconds = static_cast<double>(length) / static_cast<double>(kSecond);
   Histogram pooled;
   uint64_t completed = 0;
@@ -27,6 +28,8 @@ LiveFigures LiveOf(const FleetInterval& interval, Nanos length) {
   out.p99 = static_cast<Nanos>(pooled.At(0.99).value);
   out.p999 = static_cast<Nanos>(pooled.At(0.999).value);
   out.max = static_cast<Nanos>(pooled.moments().max);
+  if (!interval.held) return out;
+  for (const KindFigures& kind : interval.kinds) out.max = std::max(out.max, static_cast<Nanos>(kind.response_max));
   return out;
 }
 

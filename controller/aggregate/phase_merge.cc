@@ -10,28 +10,79 @@ constexpr size_t kNativeCodeRows = 32;  // beyond it, codes of one kind and clas
 
 }  // namespace
 
+void PhaseAggregator::Impl::NoteLargest(const IntervalDelta& delta, FleetInterval& interval) {
+  for (const InitiatorDelta& initiator : delta.initiators) {
+    for (const KindDelta& kind : initiator.kinds) {
+      uint64_t& largest = interval.kinds[static_cast<size_t>(kind.kind)].response_max;
+      largest = std::max(largest, kind.response.moments.max);
+    }
+  }
+}
+
+ErrorFigures& PhaseAggregator::Impl::ErrorRow(OpKind kind, Outcome outcome, int32_t native_code) {
+  auto at = errors.find({kind, outcome, native_code});
+  if (at == errors.end() && errors.size() >= kNativeCodeRows) {
+    at = errors.lower_bound({kind, outcome, INT32_MIN});
+    if (at != errors.end() && (at->second.kind != kind || at->second.outcome != outcome)) at = errors.end();
+  }
+  if (at == errors.end()) {
+    at = errors.try_emplace({kind, outcome, native_code}).first;
+    at->second.kind = kind;
+    at->second.outcome = outcome;
+    at->second.native_code = native_code;
+  }
+  return at->second;
+}
+
 void PhaseAggregator::Impl::MergeErrors(const IntervalDelta& delta) {
   for (const InitiatorDelta& initiator : delta.initiators) {
     for (const KindDelta& kind : initiator.kinds) {
       for (const ErrorDelta& error : kind.errors) {
         if (error.count == 0) continue;
-        auto at = errors.find({kind.kind, error.outcome, error.native_code});
-        if (at == errors.end() && errors.size() >= kNativeCodeRows) {
-          at = errors.lower_bound({kind.kind, error.outcome, INT32_MIN});
-          if (at != errors.end() && (at->second.kind != kind.kind || at->second.outcome != error.outcome)) {
-            at = errors.end();
-          }
-        }
-        if (at == errors.end()) {
-          at = errors.try_emplace({kind.kind, error.outcome, error.native_code}).first;
-          at->second.kind = kind.kind;
-          at->second.outcome = error.outcome;
-          at->second.native_code = error.native_code;
-        }
-        at->second.count += error.count;
-        Must(at->second.response.Merge(error.response));
+        ErrorFigures& row = ErrorRow(kind.kind, error.outcome, error.native_code);
+        row.count += error.count;
+        if (!initiator.held) Must(row.response.Merge(error.response));
       }
     }
+  }
+}
+
+// Checked against the ledger. Failures were counted with their intervals, their histograms are not.
+void PhaseAggregator::Impl::MergeHeld(const HeldHistograms& held) {
+  const bool window = !held.drain && held.first_interval >= shape.warmup_intervals;
+  GroupWindow& group = initiators[held.initiator];
+  if (held.kind.has_value()) {
+    const KindDelta& kind = *held.kind;
+    for (const ErrorDelta& error : kind.errors) {
+      Must(ErrorRow(kind.kind, error.outcome, error.native_code).response.Merge(error.response));
+    }
+    if (open_loop && kind.due_in_window) {
+      const auto k = static_cast<size_t>(kind.kind);
+      Latencies set;
+      Must(set.Add(kind));
+      Must(set.AddUnfinished(kind.unfinished));
+      Must(fleet.latencies[k].Merge(set));
+      Must(group.latencies[k].Add(kind));
+      Must(group.latencies[k].AddUnfinished(kind.unfinished));
+    }
+  }
+  if (window) held_window.push_back(held);
+}
+
+// What follows the intervals that count, not the time an operation was due. Without any such interval there is no
+// window whose latencies these were.
+void PhaseAggregator::Impl::MergeHeldWindow() {
+  if (figures.intervals == 0) return;
+  for (const HeldHistograms& held : held_window) {
+    GroupWindow& group = initiators[held.initiator];
+    Must(fleet.lateness.Merge(held.lateness));
+    Must(group.lateness.Merge(held.lateness));
+    if (open_loop || !held.kind.has_value()) continue;
+    const auto k = static_cast<size_t>(held.kind->kind);
+    Latencies set;
+    Must(set.Add(*held.kind));
+    Must(fleet.latencies[k].Merge(set));
+    Must(group.latencies[k].Add(*held.kind));
   }
 }
 
@@ -39,6 +90,7 @@ void PhaseAggregator::Impl::MergeErrors(const IntervalDelta& delta) {
 void PhaseAggregator::Impl::MergeOpenLoop(const IntervalDelta& delta, const DecodedDelta& decoded) {
   for (int k = 0; k < kOpKinds; ++k) Must(fleet.latencies[k].Merge(decoded.due[k]));
   for (const InitiatorDelta& initiator : delta.initiators) {
+    if (initiator.held) continue;
     GroupWindow& window = initiators[initiator.initiator];
     for (const KindDelta& kind : initiator.kinds) {
       if (!kind.due_in_window) continue;
@@ -82,6 +134,7 @@ void PhaseAggregator::Impl::MergePending(const std::string& id, const IntervalDe
   interval.outstanding += decoded.outstanding;
   interval.waiting += decoded.waiting;
   interval.oldest_age = std::max(interval.oldest_age, decoded.oldest_age);
+  interval.held += decoded.held;
   interval.deltas.emplace(id, delta);
 }
 
@@ -148,12 +201,12 @@ void PhaseAggregator::Impl::MergeWindow(const PendingInterval& interval) {
       window.offered_integral += initiator.offered_integral;
       window.wire_integral += initiator.wire_integral;
       window.time_full += initiator.time_full;
-      Must(window.lateness.Merge(initiator.lateness));
+      if (!initiator.held) Must(window.lateness.Merge(initiator.lateness));
       for (const KindDelta& kind : initiator.kinds) {
         const auto k = static_cast<size_t>(kind.kind);
         window.seen[k] = true;
         window.counters[k].Add(kind);
-        if (!open_loop) Must(window.latencies[k].Add(kind));
+        if (!open_loop && !initiator.held) Must(window.latencies[k].Add(kind));
       }
     }
   }
@@ -161,14 +214,18 @@ void PhaseAggregator::Impl::MergeWindow(const PendingInterval& interval) {
 
 void PhaseAggregator::Impl::Close(int64_t k, PendingInterval interval) {
   next = std::max(next, k + 1);
+  bool counts = false;
   if (InWindow(k)) {
     const uint64_t before = figures.missing_count;
     NoteMissing(k, interval.deltas);
-    if (figures.missing_count == before) MergeWindow(interval);
+    counts = figures.missing_count == before;
+    if (counts) MergeWindow(interval);
   }
+  if (k >= shape.warmup_intervals) (counts ? figures.held : figures.held_uncounted) += interval.held;
   FleetInterval out;
   out.interval = k;
   out.in_window = InWindow(k);
+  out.held = interval.held != 0;
   for (int i = 0; i < kOpKinds; ++i) {
     if (!has[i] && !interval.seen[i]) continue;
     KindFigures& row = out.kinds[i];
@@ -176,12 +233,14 @@ void PhaseAggregator::Impl::Close(int64_t k, PendingInterval interval) {
     row.completed = interval.counters[i].completed;
     row.bytes = interval.counters[i].bytes;
     row.failed = interval.counters[i].failed;
-    Must(interval.latencies[i].WriteTo(row));
+    // Histograms of some initiators alone would pass for those of all.
+    if (!out.held) Must(interval.latencies[i].WriteTo(row));
   }
   out.outstanding = interval.outstanding;
   out.waiting = interval.waiting;
   out.oldest_age = interval.oldest_age;
   for (auto& [id, delta] : interval.deltas) {
+    NoteLargest(delta, out);
     std::move(delta.initiators.begin(), delta.initiators.end(), std::back_inserter(out.initiators));
   }
   std::sort(out.initiators.begin(), out.initiators.end(),

@@ -9,6 +9,7 @@
 
 #include "controller/aggregate/aggregator.h"
 #include "controller/aggregate/decoded_delta.h"
+#include "controller/aggregate/held_ledger.h"
 #include "controller/aggregate/latencies.h"
 #include "controller/aggregate/live.h"
 #include "controller/aggregate/sums.h"
@@ -43,11 +44,13 @@ struct PendingInterval {
   Nanos time_full = 0;
   uint64_t outstanding = 0, waiting = 0;
   Nanos oldest_age = 0;
+  uint64_t held = 0;                            // initiators whose histograms come later
   std::map<std::string, IntervalDelta> deltas;  // by agent, as they came
 };
 
 struct PhaseAggregator::Impl {
-  explicit Impl(PhaseShape s) : shape(std::move(s)), open_loop(shape.workload.pacing != Pacing::kClosed) {
+  explicit Impl(PhaseShape s)
+      : shape(std::move(s)), open_loop(shape.workload.pacing != Pacing::kClosed), ledger(shape.warmup_intervals) {
     has = KindsOf(shape.workload);
     for (const auto& [id, initiators] : shape.agents) {
       agents[id].carries = initiators;
@@ -64,6 +67,11 @@ struct PhaseAggregator::Impl {
   void MergeOpenLoop(const IntervalDelta& delta, const DecodedDelta& decoded);
   void MergeDrain(const IntervalDelta& delta, const DecodedDelta& decoded);
   void MergeErrors(const IntervalDelta& delta);
+  ErrorFigures& ErrorRow(OpKind kind, Outcome outcome, int32_t native_code);
+  void MergeHeld(const HeldHistograms& held);
+  void MergeHeldWindow();
+  // The largest response is known of every interval, with histograms or without.
+  static void NoteLargest(const IntervalDelta& delta, FleetInterval& interval);
 
   // True when no live agent owes the interval.
   bool Closable(const PendingInterval& interval) const;
@@ -91,6 +99,8 @@ struct PhaseAggregator::Impl {
   LiveView live;
   Headroom headroom;
   SumsCheck sums;
+  HeldLedger ledger;
+  std::vector<HeldHistograms> held_window;  // closed loop: of the window, merged when its end is known
   GroupWindow fleet;
   std::map<uint32_t, GroupWindow> initiators;
   std::set<uint32_t> heard;

@@ -55,6 +55,10 @@ void PhaseAggregator::Impl::CompareWithFleet() {
 
 void PhaseAggregator::Impl::CheckSums() {
   for (const auto& [id, agent] : agents) {
+    const uint64_t owed = ledger.Owed(agent.carries);
+    figures.held_owed += owed;
+    // An agent that was lost could not deliver them: the result says so, its coverage is incomplete anyway.
+    if (!agent.lost) sums.Note("agent " + id, "histograms left out of intervals", owed, "not delivered", 0, "allowed");
     if (agent.totals.has_value()) {
       sums.CheckTotals(id, agent.carries, *agent.totals);
     } else if (!agent.lost && !agent.carries.empty()) {
@@ -85,6 +89,7 @@ StepFigures PhaseAggregator::Seal(int64_t last_interval) {
     ++impl.next;
   }
   impl.sealed = true;
+  impl.MergeHeldWindow();
   impl.CheckSums();
 
   StepFigures out = std::move(impl.figures);

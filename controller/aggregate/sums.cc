@@ -46,13 +46,18 @@ void SumsCheck::AddDelta(const std::string& agent, const IntervalDelta& delta) {
       Delivered& sum = kinds[static_cast<size_t>(kind.kind)];
       sum.completed += kind.completed;
       sum.bytes += kind.bytes;
-      sum.responses += responses;
+      if (!initiator.held) sum.responses += responses;
       for (const ErrorDelta& error : kind.errors) {
         Note(place, "error histogram", error.response.moments.count, "counts", error.count, "errors");
         if (error.outcome != Outcome::kAborted) sum.failed += error.count;
       }
     }
   }
+}
+
+void SumsCheck::AddHeld(const HeldHistograms& held) {
+  if (!held.kind.has_value()) return;
+  delivered_[held.initiator][static_cast<size_t>(held.kind->kind)].responses += held.kind->response.moments.count;
 }
 
 void SumsCheck::CheckTotals(const std::string& agent, const std::vector<uint32_t>& carried, const PhaseTotals& totals) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/stats/held_histograms.h"
 #include "common/stats/op_stats.h"
 
 namespace muster {
@@ -15,6 +16,8 @@ class SumsCheck {
  public:
   // Within one delta: histogram counts = completed, error histogram counts = errors.
   void AddDelta(const std::string& agent, const IntervalDelta& delta);
+  // Histograms that came after the deltas they belong to: only now they count as delivered.
+  void AddHeld(const HeldHistograms& held);
   // Totals of one agent against everything it delivered.
   void CheckTotals(const std::string& agent, const std::vector<uint32_t>& carried, const PhaseTotals& totals);
   void Note(const std::string& place, std::string_view what, Uint128 left, std::string_view left_name, Uint128 right,

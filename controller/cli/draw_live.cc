@@ -60,7 +60,7 @@ std::string Sparkline(const std::vector<double>& values, size_t width) {
 }
 
 std::string LiveLatency(const LiveFigures& figures, Nanos value) {
-  return figures.max == 0 ? "-" : FormatLatency(static_cast<double>(value));
+  return figures.max == 0 || figures.held ? "-" : FormatLatency(static_cast<double>(value));
 }
 
 std::vector<std::string> DrawLive(const LiveState& s, size_t width) {

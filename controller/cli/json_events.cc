@@ -65,6 +65,8 @@ std::string JsonLive(const Step& step, const LiveFigures& live) {
                       {"cpu", a.cpu},
                       {"silent", a.silent}});
   }
+  // Absent when histograms come merged over the window.
+  const auto percentile = [&](Nanos value) { return live.held ? Json(nullptr) : Json(value); };
   return Dump({{"event", "live"},
                {"step", step.index},
                {"interval", live.interval},
@@ -72,9 +74,9 @@ std::string JsonLive(const Step& step, const LiveFigures& live) {
                {"provisional", live.provisional},
                {"iops", live.iops},
                {"bytes_per_second", live.bytes_per_second},
-               {"p50_ns", live.max == 0 ? Json(nullptr) : Json(live.p50)},
-               {"p99_ns", live.max == 0 ? Json(nullptr) : Json(live.p99)},
-               {"p99.9_ns", live.max == 0 ? Json(nullptr) : Json(live.p999)},
+               {"p50_ns", percentile(live.p50)},
+               {"p99_ns", percentile(live.p99)},
+               {"p99.9_ns", percentile(live.p999)},
                {"max_ns", live.max == 0 ? Json(nullptr) : Json(live.max)},
                {"outstanding", live.outstanding},
                {"failed", live.failed},

@@ -40,7 +40,8 @@ std::vector<std::string> DrawLive(const LiveState& state, size_t width);
 
 // A line of block characters, one a value, scaled 0..max; the newest `width` values.
 std::string Sparkline(const std::vector<double>& values, size_t width);
-// A percentile of an interval; "-" when nothing finished in it.
+// A percentile of an interval; "-" when nothing finished in it, and where histograms come
+// merged over the window.
 std::string LiveLatency(const LiveFigures& figures, Nanos value);
 // "12.3 k", "1.20 M": three digits for people.
 std::string FormatCount(double value);

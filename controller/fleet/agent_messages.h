@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/plan/plan.h"
+#include "common/stats/held_histograms.h"
 #include "common/stats/op_stats.h"
 
 // What travels between controller and agent, as plain structs: the run state machine, its simulation and the driver
@@ -100,7 +101,7 @@ struct PhaseEnded {
 struct AgentReport {
   PhaseKey key;
   uint64_t sequence = 0;
-  std::variant<IntervalDelta, PhaseEnded> body;
+  std::variant<IntervalDelta, HeldHistograms, PhaseEnded> body;
   std::string bytes;  // as it came, for the store's log
 };
 // A Beat has changed what is known of the agent's clock.

@@ -213,6 +213,8 @@ absl::StatusOr<AgentReport> DecodeReport(const v1::ReportMessage& message) {
   out.sequence = message.sequence();
   if (message.has_interval()) {
     MUSTER_ASSIGN_OR_RETURN(out.body, FromProto(message.interval()));
+  } else if (message.has_held()) {
+    MUSTER_ASSIGN_OR_RETURN(out.body, FromProto(message.held()));
   } else if (message.has_ended()) {
     const v1::PhaseEnded& from = message.ended();
     PhaseEnded ended;
@@ -224,10 +226,11 @@ absl::StatusOr<AgentReport> DecodeReport(const v1::ReportMessage& message) {
     ended.error_at_end = from.error_at_end();
     out.body = std::move(ended);
   } else {
-    return MakeError(absl::StatusCode::kInvalidArgument, {.code = "MESSAGE_INVALID",
-                                                          .place = "ReportMessage",
-                                                          .message = "neither an interval nor the end of a phase",
-                                                          .next = {}});
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     {.code = "MESSAGE_INVALID",
+                      .place = "ReportMessage",
+                      .message = "neither an interval, held histograms nor the end of a phase",
+                      .next = {}});
   }
   return out;
 }

@@ -9,6 +9,10 @@
 namespace muster {
 namespace {
 
+// Column "histograms": what latencies of intervals are made of, and why they may be absent.
+constexpr std::string_view kPerInterval = "per interval";
+constexpr std::string_view kPerWindow = "per window: report bound";
+
 // Figures of one latency; empty cells where there is no operation, or too few above a percentile.
 void LatencyTitles(CsvRow& row, const std::string& name) {
   for (const char* figure : {"count", "mean_ns", "stddev_ns", "min_ns"}) row.Text(name + "_" + figure);
@@ -63,7 +67,9 @@ void StepTitles(CsvRow& row) {
     row.Text(title);
   }
   for (const char* part : {"response", "wait", "service"}) LatencyTitles(row, part);
-  for (const char* title : {"asked_depth", "achieved_depth", "wire_depth", "time_full_share"}) row.Text(title);
+  for (const char* title : {"asked_depth", "achieved_depth", "wire_depth", "time_full_share", "histograms"})
+    row.Text(title);
+  row.Text("sealed").Text("message");
 }
 
 std::string SweepText(const Step& step) {
@@ -95,10 +101,12 @@ void StepCells(CsvRow& row, const std::string& run, const StepResult& result, co
   // Depth is the group's, not a kind's.
   if (kind.kind.has_value()) {
     row.Empty(4);
-    return;
+  } else {
+    group.asked_depth == 0 ? row.Empty(1) : row.Number(group.asked_depth);
+    row.Number(group.achieved_depth).Number(group.wire_depth).Number(group.time_full_share);
   }
-  group.asked_depth == 0 ? row.Empty(1) : row.Number(group.asked_depth);
-  row.Number(group.achieved_depth).Number(group.wire_depth).Number(group.time_full_share);
+  row.Text(figures.held + figures.held_uncounted + figures.held_owed == 0 ? kPerInterval : kPerWindow);
+  row.Whole(IsSealed(result) ? 1 : 0).Text(result.message);
 }
 
 void IntervalTitles(CsvRow& row) {
@@ -107,13 +115,19 @@ void IntervalTitles(CsvRow& row) {
     row.Text(title);
   }
   LatencyTitles(row, "response");
-  for (const char* title : {"outstanding", "waiting", "oldest_age_ns", "achieved_depth", "wire_depth"}) row.Text(title);
+  for (const char* title : {"outstanding", "waiting", "oldest_age_ns", "achieved_depth", "wire_depth", "histograms"})
+    row.Text(title);
+  row.Text("outcome").Text("sealed");
 }
 
 void IntervalStart(CsvRow& row, const std::string& run, const StepResult& step, const FleetInterval& interval,
                    std::string_view group, std::string_view kind) {
   row.Text(run).Whole(step.step.index).Text(step.step.name).Whole(interval.interval);
   row.Whole(interval.in_window ? 1 : 0).Text(group).Text(kind);
+}
+
+void IntervalEnd(CsvRow& row, const StepResult& step) {
+  row.Text(StepOutcomeName(step.outcome)).Whole(IsSealed(step) ? 1 : 0);
 }
 
 void Counters(CsvRow& row, uint64_t completed, uint64_t bytes, uint64_t failed, Nanos length) {
@@ -132,6 +146,8 @@ void WriteInterval(const std::string& run, const StepResult& step, const FleetIn
     } else {
       row.Whole(interval.outstanding).Whole(interval.waiting).Whole(interval.oldest_age).Empty(2);
     }
+    row.Text(interval.held ? kPerWindow : kPerInterval);
+    IntervalEnd(row, step);
   };
   fleet(PooledInterval(interval));
   for (const KindFigures& kind : interval.kinds) {
@@ -156,13 +172,15 @@ void WriteInterval(const std::string& run, const StepResult& step, const FleetIn
       IntervalStart(row, run, step, interval, name, label);
       Counters(row, kind.completed, kind.bytes, kind.failed, length);
       MomentsCells(row, kind.response, kind.histogram.has_value() ? &*kind.histogram : nullptr, kind.response.max);
-      if (!depth) {
+      if (depth) {
+        row.Whole(initiator.outstanding).Whole(initiator.waiting).Whole(initiator.oldest_age);
+        row.Number(static_cast<double>(initiator.offered_integral) / static_cast<double>(length));
+        row.Number(static_cast<double>(initiator.wire_integral) / static_cast<double>(length));
+      } else {
         row.Empty(5);
-        return;
       }
-      row.Whole(initiator.outstanding).Whole(initiator.waiting).Whole(initiator.oldest_age);
-      row.Number(static_cast<double>(initiator.offered_integral) / static_cast<double>(length));
-      row.Number(static_cast<double>(initiator.wire_integral) / static_cast<double>(length));
+      row.Text(interval.held ? kPerWindow : kPerInterval);
+      IntervalEnd(row, step);
     };
     write(all, "all", true);
     for (const InitiatorKind& kind : kinds) write(kind, OpKindName(kind.kind), false);

@@ -1,10 +1,12 @@
 #include "controller/report/derived.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "controller/report/cells.h"
 
 namespace muster {
 
@@ -16,6 +18,25 @@ absl::StatusOr<LoadedRun> LoadRun(RunReader& reader) {
   MUSTER_ASSIGN_OR_RETURN(run.steps, reader.Results());
   MUSTER_ASSIGN_OR_RETURN(run.events, reader.Events());
   return run;
+}
+
+std::string RunMessage(const RunSummary& run) {
+  std::string out = run.message;
+  auto add = [&](std::string_view text) { out += fmt::format("{}{}", out.empty() ? "" : "; ", text); };
+  if (run.outcome == "interrupted") {
+    add("the controller ended without closing the run");
+    add(run.committed_wall_micros == 0
+            ? "no report was committed"
+            : fmt::format("last committed {} in {}", TimeCell(run.committed_wall_micros), run.committed_step));
+  }
+  if (!run.unsealed.empty()) add(fmt::format("unsealed: {}", fmt::join(run.unsealed, ", ")));
+  return out;
+}
+
+bool HasTotals(const StepResult& result) {
+  return IsSealed(result) || std::none_of(result.checks.begin(), result.checks.end(), [](const Check& check) {
+           return check.name == "sums" && check.outcome == CheckOutcome::kNotEvaluated;
+         });
 }
 
 double PerSecond(uint64_t amount, Nanos window) {

@@ -28,6 +28,15 @@ struct NamedQuantile {
 inline constexpr std::array<NamedQuantile, 6> kQuantiles{
     {{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}, {"p99.9", 0.999}, {"p99.99", 0.9999}}};
 
+// Why a run ended as it did: what it wrote itself, and of one that nobody closed what was last committed.
+std::string RunMessage(const RunSummary& run);
+// Whether the run itself judged and closed the step; otherwise its figures are of what is there.
+inline bool IsSealed(const StepResult& result) {
+  return result.outcome != StepOutcome::kInterrupted;
+}
+// Whether the agents' totals are in the figures: without them nobody knows what was outstanding at the end.
+bool HasTotals(const StepResult& result);
+
 // Per second of the window; 0 for an empty window.
 double PerSecond(uint64_t amount, Nanos window);
 

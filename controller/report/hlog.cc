@@ -55,11 +55,22 @@ absl::Status ExportHlog(RunReader& reader, std::ostream& out) {
       fmt::format("muster run {}; values in ns, times: measure phases laid end to end", Printable(run.summary.id)));
   double begin = 0;
   for (const StepResult& step : run.steps) {
+    // Comments are lost on the way through other tools; tags are not.
+    const std::string name = IsSealed(step) ? step.step.name : step.step.name + "/unsealed";
+    if (step.outcome != StepOutcome::kValid) {
+      out << Printable(fmt::format("#[{} {}: {}]", step.step.name, StepOutcomeName(step.outcome), step.message))
+          << "\n";
+    }
     const Nanos length = step.figures.interval;
     int64_t end = 0;
     MUSTER_RETURN_IF_ERROR(reader.VisitIntervals(step.step.index, [&](const FleetInterval& interval) {
       end = std::max(end, interval.interval + 1);
-      return WriteInterval(step.step.name, interval, begin, length, out);
+      if (interval.held) {
+        out << fmt::format("#[interval {} of {}: no line, histograms per window: report bound]\n", interval.interval,
+                           Printable(step.step.name));
+        return absl::OkStatus();
+      }
+      return WriteInterval(name, interval, begin, length, out);
     }));
     begin += Seconds(end, length);
   }

@@ -146,6 +146,7 @@ Json IntervalJson(const FleetInterval& interval, Nanos length) {
   out["outstanding"] = interval.outstanding;
   out["waiting"] = interval.waiting;
   out["oldest_age_ns"] = interval.oldest_age;
+  out["histograms_per_window"] = interval.held;
   out["kinds"] = Json::array();
   for (const KindFigures& kind : interval.kinds) {
     if (kind.kind.has_value()) out["kinds"].push_back(KindJson(kind, length, true));
@@ -190,6 +191,15 @@ void AddPlanned(const Step& step, Json& out) {
   out["workload"] = WorkloadJson(step.measure.workload);
 }
 
+// Null where every interval brought its histograms.
+Json HeldJson(const StepFigures& f) {
+  if (f.held == 0 && f.held_uncounted == 0 && f.held_owed == 0) return nullptr;
+  return {{"reason", "report bound"},
+          {"initiator_intervals", f.held},
+          {"initiator_intervals_uncounted", f.held_uncounted},
+          {"histograms_lost", f.held_owed}};
+}
+
 void AddFigures(const StepFigures& f, bool counters, Json& out) {
   out["interval_ns"] = f.interval;
   out["window"] = {{"first_interval", f.first_interval},
@@ -201,6 +211,7 @@ void AddFigures(const StepFigures& f, bool counters, Json& out) {
   for (const GroupFigures& group : f.initiators) out["initiators"].push_back(GroupJson(group, f.window(), counters));
   out["errors"] = Json::array();
   for (const ErrorFigures& error : f.errors) out["errors"].push_back(ErrorJson(error, counters));
+  out["histograms_per_window"] = HeldJson(f);
   out["missing"] = f.missing;
   out["missing_count"] = f.missing_count;
   out["initiators_heard"] = f.initiators_heard;
@@ -222,6 +233,7 @@ Json StepJson(const StepResult& result, bool counters) {
   Json out;
   AddPlanned(result.step, out);
   out["outcome"] = StepOutcomeName(result.outcome);
+  out["sealed"] = IsSealed(result);
   out["message"] = result.message.empty() ? result.step.skip_reason : result.message;
   AddFigures(result.figures, counters, out);
   out["checks"] = Json::array();
@@ -229,9 +241,12 @@ Json StepJson(const StepResult& result, bool counters) {
     out["checks"].push_back(
         {{"name", check.name}, {"outcome", CheckOutcomeName(check.outcome)}, {"evidence", check.evidence}});
   }
-  out["start_skew_ns"] = result.start_skew;
-  out["clock_error_ns"] = result.clock_error;
-  out["fill"] = {{"bytes", result.fill_bytes}, {"time_ns", result.fill_time}};
+  // What only the end of a step would have told is not known, and not zero.
+  const bool sealed = IsSealed(result);
+  if (!HasTotals(result)) out["outstanding_at_end"] = nullptr;
+  out["start_skew_ns"] = sealed ? Json(result.start_skew) : Json(nullptr);
+  out["clock_error_ns"] = sealed ? Json(result.clock_error) : Json(nullptr);
+  out["fill"] = sealed ? Json{{"bytes", result.fill_bytes}, {"time_ns", result.fill_time}} : Json(nullptr);
   out["facts"] = FactsJson(result.facts);
   return out;
 }
@@ -242,12 +257,15 @@ Json SummaryJson(const RunSummary& run) {
   out["path"] = run.path;
   out["campaign"] = run.campaign_name;
   out["outcome"] = run.outcome;
-  out["message"] = run.message;
+  out["message"] = RunMessage(run);
   out["started_wall_micros"] = run.started_wall_micros;
   out["finished_wall_micros"] = run.finished_wall_micros == 0 ? Json(nullptr) : Json(run.finished_wall_micros);
   out["steps"] = run.steps;
   out["valid"] = run.valid;
   out["invalid"] = run.invalid;
+  out["unsealed"] = run.unsealed;
+  out["committed_wall_micros"] = run.committed_wall_micros == 0 ? Json(nullptr) : Json(run.committed_wall_micros);
+  out["committed_step"] = run.committed_wall_micros == 0 ? Json(nullptr) : Json(run.committed_step);
   return out;
 }
 

@@ -173,6 +173,23 @@ std::string MissingText(const StepFigures& figures) {
   return out;
 }
 
+std::string HeldText(const StepFigures& figures) {
+  std::string out;
+  if (figures.held != 0) {
+    out += fmt::format(
+        "  histograms per window: report bound ({} initiator-intervals; their intervals have no percentiles)\n",
+        figures.held);
+  }
+  if (figures.held_uncounted != 0) {
+    out += fmt::format("  report bound: latencies may include {} initiator-intervals that do not count for rates\n",
+                       figures.held_uncounted);
+  }
+  if (figures.held_owed != 0) {
+    out += fmt::format("  report bound: {} histograms never came, latencies are without them\n", figures.held_owed);
+  }
+  return out;
+}
+
 std::string StragglersText(const StepFigures& figures) {
   if (figures.straggle_count == 0) return "";
   std::string out = fmt::format("  outstanding at the end: {} operations, oldest {}\n", figures.straggle_count,
@@ -189,11 +206,14 @@ std::string StragglersText(const StepFigures& figures) {
 
 std::string PrecisionText(const StepResult& result) {
   const StepFigures& f = result.figures;
+  auto at_end = [&](Nanos value) {
+    return IsSealed(result) ? FormatLatency(static_cast<double>(value)) : std::string("not known");
+  };
   std::string out = fmt::format(
       "  start skew {}, clock error {}, edge error {}, stamp error {}, longest poll gap {}, {:.2f} CPUs used\n",
-      FormatLatency(static_cast<double>(result.start_skew)), FormatLatency(static_cast<double>(result.clock_error)),
-      FormatLatency(static_cast<double>(f.edge_error)), FormatLatency(static_cast<double>(f.stamp_error)),
-      FormatLatency(static_cast<double>(f.poll_gap_max)), f.cpu_share);
+      at_end(result.start_skew), at_end(result.clock_error), FormatLatency(static_cast<double>(f.edge_error)),
+      FormatLatency(static_cast<double>(f.stamp_error)), FormatLatency(static_cast<double>(f.poll_gap_max)),
+      f.cpu_share);
   if (f.hiccup.count() != 0) {
     out += fmt::format("  generator hiccups: p99 {}, max {}\n", PercentileCell(f.hiccup, 0.99),
                        FormatLatency(static_cast<double>(f.hiccup.moments().max)));
@@ -230,7 +250,7 @@ std::string StepText(const StepResult& result, const std::vector<SparkPoint>& po
   if (figures.intervals != 0) {
     out += ResponseTable(figures) + "\n" + PartsTable(figures) + "\n" + DepthTable(figures) + "\n";
   }
-  for (const std::string& block : {ChecksText(result), ErrorsText(figures), MissingText(figures),
+  for (const std::string& block : {ChecksText(result), ErrorsText(figures), MissingText(figures), HeldText(figures),
                                    StragglersText(figures), PrecisionText(result)}) {
     if (!block.empty()) out += block + "\n";
   }
@@ -240,10 +260,10 @@ std::string StepText(const StepResult& result, const std::vector<SparkPoint>& po
 
 absl::StatusOr<std::string> FormatResults(RunReader& reader, const DetailOptions& options) {
   MUSTER_ASSIGN_OR_RETURN(const LoadedRun run, LoadRun(reader));
-  std::string out =
-      Printable(fmt::format("run {}: {}, {}{}", run.summary.id, run.summary.campaign_name, run.summary.outcome,
-                            run.summary.message.empty() ? "" : ": " + run.summary.message)) +
-      "\n";
+  const std::string message = RunMessage(run.summary);
+  std::string out = Printable(fmt::format("run {}: {}, {}{}", run.summary.id, run.summary.campaign_name,
+                                          run.summary.outcome, message.empty() ? "" : ": " + message)) +
+                    "\n";
   out += fmt::format("started {}, finished {}, build {}, {} agents\n\n", TimeCell(run.summary.started_wall_micros),
                      TimeCell(run.summary.finished_wall_micros), Printable(run.header.build), run.agents.size());
   std::vector<StepResult> steps;

@@ -45,7 +45,7 @@ std::string FormatRunList(const std::vector<RunSummary>& runs) {
                {"message", Align::kLeft}});
   for (const RunSummary& run : runs) {
     table.Add({run.id, TimeCell(run.started_wall_micros), run.campaign_name, run.outcome, std::to_string(run.steps),
-               std::to_string(run.valid), std::to_string(run.invalid), run.message});
+               std::to_string(run.valid), std::to_string(run.invalid), RunMessage(run)});
   }
   return table.Text();
 }

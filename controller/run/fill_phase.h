@@ -16,6 +16,7 @@ class FillPhase final : public IoPhase {
   std::vector<Part> Participants(RunContext& ctx) override;
   void OnAttempt(RunContext& ctx) override;
   absl::Status OnInterval(RunContext&, Part&, const IntervalDelta&) override { return absl::OkStatus(); }
+  absl::Status OnHeld(Part&, const HeldHistograms&) override { return absl::OkStatus(); }
   absl::Status OnTotals(RunContext& ctx, Part& part, const PhaseEnded& ended) override;
   void OnGivenUp(Part&) override {}
   void OnFillReport(RunContext& ctx, Part& part, const FillReport& progress) override;

@@ -241,6 +241,8 @@ absl::Status IoPhase::OnReport(RunContext& ctx, FleetAgent& agent, const AgentRe
     if (!delta->drain) part->next_interval = std::max(part->next_interval, delta->interval + 1);
     if (part->silent) ctx.Tell(fmt::format("agent {} delivers again, interval {}", agent.id, delta->interval));
     part->silent = false;
+  } else if (const auto* held = std::get_if<HeldHistograms>(&report.body)) {
+    MUSTER_RETURN_IF_ERROR(OnHeld(*part, *held));
   } else {
     const auto& ended = std::get<PhaseEnded>(report.body);
     if (ended.totals.last_sequence > report.sequence) {

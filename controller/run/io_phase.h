@@ -61,6 +61,7 @@ class IoPhase : public Phase {
   virtual std::vector<Part> Participants(RunContext& ctx) = 0;
   virtual void OnAttempt(RunContext& ctx) = 0;  // an attempt begins: forget what an earlier one delivered
   virtual absl::Status OnInterval(RunContext& ctx, Part& part, const IntervalDelta& delta) = 0;
+  virtual absl::Status OnHeld(Part& part, const HeldHistograms& held) = 0;
   virtual absl::Status OnTotals(RunContext& ctx, Part& part, const PhaseEnded& ended) = 0;
   virtual void OnGivenUp(Part& part) = 0;  // the agent delivers nothing more
   virtual void OnFillReport(RunContext& ctx, Part& part, const FillReport& progress) = 0;

@@ -47,6 +47,10 @@ absl::Status MeasurePhase::OnInterval(RunContext& ctx, Part& part, const Interva
   return absl::OkStatus();
 }
 
+absl::Status MeasurePhase::OnHeld(Part& part, const HeldHistograms& held) {
+  return aggregator_->AddHeld(part.agent->id, held);
+}
+
 void MeasurePhase::WriteComplete(RunContext& ctx) {
   for (FleetInterval& interval : aggregator_->TakeComplete()) {
     if (ctx.store_ok()) ctx.actions.emplace_back(WriteIntervalAction{key(), std::move(interval)});

@@ -19,6 +19,7 @@ class MeasurePhase final : public IoPhase {
   std::vector<Part> Participants(RunContext& ctx) override;
   void OnAttempt(RunContext& ctx) override;
   absl::Status OnInterval(RunContext& ctx, Part& part, const IntervalDelta& delta) override;
+  absl::Status OnHeld(Part& part, const HeldHistograms& held) override;
   absl::Status OnTotals(RunContext& ctx, Part& part, const PhaseEnded& ended) override;
   void OnGivenUp(Part& part) override;
   void OnFillReport(RunContext&, Part&, const FillReport&) override {}

@@ -137,6 +137,7 @@ IntervalBlobs EncodeInterval(const FleetInterval& interval) {
   fleet.set_outstanding(interval.outstanding);
   fleet.set_waiting(interval.waiting);
   fleet.set_oldest_age_ns(interval.oldest_age);
+  fleet.set_held(interval.held);
   v1::IntervalMoments moments;
   v1::IntervalCounts counts;
   for (const InitiatorDelta& initiator : interval.initiators) {
@@ -163,6 +164,7 @@ absl::StatusOr<FleetInterval> DecodeInterval(std::string_view fleet, std::string
   out.outstanding = in.outstanding();
   out.waiting = in.waiting();
   out.oldest_age = in.oldest_age_ns();
+  out.held = in.held();
   v1::IntervalMoments initiators;
   if (!initiators.ParseFromArray(moments.data(), static_cast<int>(moments.size()))) {
     return DamagedRecord("moments of an interval");

@@ -115,6 +115,9 @@ void EncodeFigures(const StepFigures& figures, v1::StepResult& out) {
   out.set_cpu_share(figures.cpu_share);
   out.set_overloaded(figures.overloaded);
   out.set_poisoned(figures.poisoned);
+  out.set_held(figures.held);
+  out.set_held_uncounted(figures.held_uncounted);
+  out.set_held_owed(figures.held_owed);
   if (!figures.sums_error.ok()) *out.mutable_sums_error() = ToProto(figures.sums_error);
 }
 
@@ -150,6 +153,9 @@ absl::Status DecodeFigures(const v1::StepResult& in, StepFigures& out) {
   out.cpu_share = in.cpu_share();
   out.overloaded = in.overloaded();
   out.poisoned = in.poisoned();
+  out.held = in.held();
+  out.held_uncounted = in.held_uncounted();
+  out.held_owed = in.held_owed();
   if (in.has_sums_error()) out.sums_error = FromProto(in.sums_error());
   return absl::OkStatus();
 }
@@ -192,6 +198,19 @@ std::string EncodePlan(const Plan& plan) {
   for (const std::string& warning : plan.warnings) out.add_warnings(warning);
   MakeUtf8(out);
   return out.SerializeAsString();
+}
+
+absl::StatusOr<Plan> DecodePlanSteps(std::string_view bytes) {
+  MUSTER_ASSIGN_OR_RETURN(const auto in, Parse<v1::PlanRecord>(bytes, "plan"));
+  Plan out;
+  out.interval = in.interval_ns();
+  out.op_timeout = in.op_timeout_ns();
+  for (const v1::StepRecord& record : in.steps()) {
+    auto step = DecodeStep(record);
+    if (!step.ok()) return DamagedRecord(fmt::format("step of the plan: {}", FormatError(step.status())));
+    out.steps.push_back(*std::move(step));
+  }
+  return out;
 }
 
 std::string EncodeAgent(const RunAgent& agent) {

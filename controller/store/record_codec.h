@@ -12,6 +12,8 @@ namespace muster {
 // messages are in proto/muster/v1/result.proto.
 
 std::string EncodePlan(const Plan& plan);
+// What is needed of it again: steps, interval, op_timeout.
+absl::StatusOr<Plan> DecodePlanSteps(std::string_view bytes);
 std::string EncodeAgent(const RunAgent& agent);
 absl::StatusOr<RunAgent> DecodeAgent(std::string_view bytes);
 

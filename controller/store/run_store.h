@@ -72,7 +72,9 @@ class RunWriter {
   // A phase without figures (fill): drops its raw reports.
   virtual absl::Status SealPhase(const PhaseKey& key) = 0;
   virtual absl::Status WriteEvent(int64_t wall_micros, const std::string& text) = 0;
-  // "complete", "cancelled", "failed", "aborted"; after it the file is checkpointed into one file (no -wal left).
+  // "complete", "cancelled", "failed", "aborted"; after it the file is checkpointed into one file (no -wal left). On a
+  // full disk space set aside at the start is used, so that the outcome and its reason are kept; the error is of what
+  // could not be done after that.
   virtual absl::Status Finish(const std::string& outcome, const std::string& message, int64_t wall_micros) = 0;
 };
 
@@ -82,6 +84,11 @@ struct RunSummary {
   std::string message;
   int64_t started_wall_micros = 0, finished_wall_micros = 0;
   uint32_t steps = 0, valid = 0, invalid = 0;  // planned; of those with a result
+  // Of a run that is not being written: names of steps with committed reports that nobody sealed; when reports or the
+  // end of a phase were last committed (0: never), and of which step.
+  std::vector<std::string> unsealed;
+  int64_t committed_wall_micros = 0;
+  std::string committed_step;
 };
 
 struct RunIntervals {
@@ -90,17 +97,22 @@ struct RunIntervals {
 };
 
 // Reads a run file, also while it is being written. Thread-compatible. Typed errors RUN_UNKNOWN (with the ids that
-// are near), RUN_DAMAGED, RUN_NEWER (written by a later release). Blocks on the disk.
+// are near), RUN_DAMAGED, RUN_NEWER and RUN_OLDER (written by a release with another layout). Blocks on the disk.
+// Rows that are gone or changed since they were written are RUN_DAMAGED, naming file, step and table (store/tally.h).
 class RunReader {
  public:
   // `path`: run.db or its directory.
   static absl::StatusOr<std::unique_ptr<RunReader>> Open(const std::string& path);
   virtual ~RunReader() = default;
+  // Looks at the run's own records and at the number of rows of each step, but does not read those: a list is quick.
   virtual absl::StatusOr<RunSummary> Summary() = 0;
   virtual absl::StatusOr<RunHeader> Header() = 0;
   virtual absl::StatusOr<std::vector<RunAgent>> Agents() = 0;
-  // Of the latest attempt of each step, in the order of the plan.
+  // Of the latest attempt of each step, in the order of the plan. Reads and checks everything the file has of them. Of
+  // a run that nobody is writing any more, steps whose reports are committed but not sealed are there too: INTERRUPTED,
+  // with the figures of what all agents had committed, never VALID.
   virtual absl::StatusOr<std::vector<StepResult>> Results() = 0;
+  // As checked: of an INTERRUPTED step those that all agents had committed.
   virtual absl::StatusOr<RunIntervals> Intervals(uint32_t step) = 0;
   // The same one by one, in order: hours of many initiators do not fit into memory. Ends with the first error of
   // `visit`, and returns it; `visit` must not use this reader.

@@ -7,12 +7,17 @@
 #include "common/base/status.h"
 #include "controller/store/lock_file.h"
 #include "controller/store/record_codec.h"
+#include "controller/store/reserve_file.h"
 #include "controller/store/run_store.h"
 #include "controller/store/schema.h"
 #include "controller/store/sqlite.h"
+#include "controller/store/tally.h"
 
 namespace muster {
 namespace {
+
+// The record of the run and what a transaction takes beside it: pages of 8 KiB in the log, its shared memory.
+constexpr uint64_t kReserve = 256 << 10;
 
 absl::Status MakeDirs(const std::string& path) {
   for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
@@ -31,48 +36,56 @@ absl::Status MakeDirs(const std::string& path) {
 
 class SqliteRunWriter final : public RunWriter {
  public:
-  SqliteRunWriter(LockFile lock, std::unique_ptr<Database> db, const StoreOptions& options)
-      : lock_(std::move(lock)), db_(std::move(db)), options_(options) {
+  SqliteRunWriter(LockFile lock, ReserveFile reserve, std::unique_ptr<Database> db, const StoreOptions& options)
+      : lock_(std::move(lock)), reserve_(std::move(reserve)), db_(std::move(db)), options_(options) {
     if (options_.clock == nullptr) options_.clock = &SteadyClock::Get();
   }
 
   std::string path() const override { return db_->path(); }
 
   absl::Status WriteHeader(const RunHeader& header) {
-    MUSTER_ASSIGN_OR_RETURN(Statement insert,
-                            db_->Prepare("INSERT INTO run (one, id, campaign_name, build, started, campaign_text) "
-                                         "VALUES (1, ?1, ?2, ?3, ?4, ?5)"));
-    insert.BindText(1, header.id).BindText(2, header.campaign_name).BindText(3, header.build);
-    insert.Bind(4, header.started_wall_micros).BindText(5, header.campaign_text);
-    return insert.Run();
+    return Write(header.campaign_text.size(), [&](TallyChanges& tally) -> absl::Status {
+      MUSTER_ASSIGN_OR_RETURN(Statement insert,
+                              db_->Prepare("INSERT INTO run (one, id, campaign_name, build, started, campaign_text) "
+                                           "VALUES (1, ?1, ?2, ?3, ?4, ?5) RETURNING *"));
+      insert.BindText(1, header.id).BindText(2, header.campaign_name).BindText(3, header.build);
+      insert.Bind(4, header.started_wall_micros).BindText(5, header.campaign_text);
+      return tally.Put({"run"}, insert);
+    });
   }
 
   absl::Status WritePlan(const Plan& plan) override {
     const std::string record = EncodePlan(plan);
-    return Write(record.size(), [&]() -> absl::Status {
-      MUSTER_ASSIGN_OR_RETURN(Statement insert, db_->Prepare("INSERT OR REPLACE INTO plan VALUES (1, ?1, ?2)"));
-      return insert.Bind(1, static_cast<int64_t>(plan.steps.size())).BindBlob(2, record).Run();
+    return Write(record.size(), [&](TallyChanges& tally) -> absl::Status {
+      MUSTER_ASSIGN_OR_RETURN(Statement clear, db_->Prepare("DELETE FROM plan RETURNING *"));
+      MUSTER_RETURN_IF_ERROR(tally.Take({"plan"}, clear));
+      MUSTER_ASSIGN_OR_RETURN(Statement insert, db_->Prepare("INSERT INTO plan VALUES (1, ?1, ?2) RETURNING *"));
+      insert.Bind(1, static_cast<int64_t>(plan.steps.size())).BindBlob(2, record);
+      return tally.Put({"plan"}, insert);
     });
   }
 
   absl::Status WriteAgent(const RunAgent& agent) override {
     const std::string record = EncodeAgent(agent);
-    return Write(record.size(), [&]() -> absl::Status {
-      MUSTER_ASSIGN_OR_RETURN(Statement insert, db_->Prepare("INSERT OR REPLACE INTO agents VALUES (?1, ?2)"));
-      return insert.BindText(1, agent.id).BindBlob(2, record).Run();
+    return Write(record.size(), [&](TallyChanges& tally) -> absl::Status {
+      MUSTER_ASSIGN_OR_RETURN(Statement clear, db_->Prepare("DELETE FROM agents WHERE id=?1 RETURNING *"));
+      MUSTER_RETURN_IF_ERROR(tally.Take({"agents"}, clear.BindText(1, agent.id)));
+      MUSTER_ASSIGN_OR_RETURN(Statement insert, db_->Prepare("INSERT INTO agents VALUES (?1, ?2) RETURNING *"));
+      return tally.Put({"agents"}, insert.BindText(1, agent.id).BindBlob(2, record));
     });
   }
 
   absl::Status CommitReports(const std::vector<RawReport>& reports) override {
     uint64_t bytes = 0;
     for (const RawReport& report : reports) bytes += report.bytes.size();
-    return Write(bytes, [&]() -> absl::Status {
-      MUSTER_ASSIGN_OR_RETURN(Statement insert,
-                              db_->Prepare("INSERT OR IGNORE INTO raw VALUES (?1, ?2, ?3, ?4, ?5, ?6)"));
+    return Write(bytes, [&](TallyChanges& tally) -> absl::Status {
+      MUSTER_ASSIGN_OR_RETURN(
+          Statement insert, db_->Prepare("INSERT OR IGNORE INTO raw VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) RETURNING *"));
+      const int64_t wall = WallMicros();
       for (const RawReport& report : reports) {
         insert.BindText(1, report.agent).Bind(2, static_cast<int64_t>(report.sequence)).Bind(3, report.key.step);
-        insert.Bind(4, static_cast<int64_t>(report.key.phase)).Bind(5, report.key.attempt).BindBlob(6, report.bytes);
-        MUSTER_RETURN_IF_ERROR(insert.Run());
+        insert.Bind(4, static_cast<int64_t>(report.key.phase)).Bind(5, report.key.attempt).Bind(6, wall);
+        MUSTER_RETURN_IF_ERROR(tally.Put(RawKey(report.key), insert.BindBlob(7, report.bytes)));
       }
       return absl::OkStatus();
     });
@@ -83,26 +96,29 @@ class SqliteRunWriter final : public RunWriter {
     const Nanos now = options_.clock->Now();
     size_t drop = 0;
     uint64_t kept = counts_bytes_ + blobs.counts.size();
-    MUSTER_RETURN_IF_ERROR(
-        Write(blobs.fleet.size() + blobs.moments.size() + blobs.counts.size(), [&]() -> absl::Status {
-          MUSTER_ASSIGN_OR_RETURN(Statement insert,
-                                  db_->Prepare("INSERT OR REPLACE INTO intervals VALUES (?1, ?2, ?3, ?4, ?5)"));
-          insert.Bind(1, key.step).Bind(2, key.attempt).Bind(3, interval.interval);
-          MUSTER_RETURN_IF_ERROR(insert.BindBlob(4, blobs.fleet).BindBlob(5, blobs.moments).Run());
-          MUSTER_ASSIGN_OR_RETURN(Statement counts,
-                                  db_->Prepare("INSERT OR REPLACE INTO interval_counts VALUES (?1, ?2, ?3, ?4)"));
-          counts.Bind(1, key.step).Bind(2, key.attempt).Bind(3, interval.interval).BindBlob(4, blobs.counts);
-          MUSTER_RETURN_IF_ERROR(counts.Run());
-          MUSTER_ASSIGN_OR_RETURN(Statement remove,
-                                  db_->Prepare("DELETE FROM interval_counts WHERE step=?1 AND attempt=?2 AND k=?3"));
-          while (drop < counts_.size() &&
-                 (kept > options_.retention_bytes || now - counts_[drop].written > options_.retention_age)) {
-            const Counts& oldest = counts_[drop++];
-            kept -= oldest.size;
-            MUSTER_RETURN_IF_ERROR(remove.Bind(1, oldest.step).Bind(2, oldest.attempt).Bind(3, oldest.k).Run());
-          }
-          return absl::OkStatus();
-        }));
+    const uint64_t bytes = blobs.fleet.size() + blobs.moments.size() + blobs.counts.size();
+    MUSTER_RETURN_IF_ERROR(Write(bytes, [&](TallyChanges& tally) -> absl::Status {
+      MUSTER_ASSIGN_OR_RETURN(Statement insert,
+                              db_->Prepare("INSERT INTO intervals VALUES (?1, ?2, ?3, ?4, ?5) RETURNING *"));
+      insert.Bind(1, key.step).Bind(2, key.attempt).Bind(3, interval.interval);
+      insert.BindBlob(4, blobs.fleet).BindBlob(5, blobs.moments);
+      MUSTER_RETURN_IF_ERROR(tally.Put({"intervals", key.step, key.attempt}, insert));
+      MUSTER_ASSIGN_OR_RETURN(Statement counts,
+                              db_->Prepare("INSERT INTO interval_counts VALUES (?1, ?2, ?3, ?4) RETURNING *"));
+      counts.Bind(1, key.step).Bind(2, key.attempt).Bind(3, interval.interval).BindBlob(4, blobs.counts);
+      MUSTER_RETURN_IF_ERROR(tally.Put({"interval_counts", key.step, key.attempt}, counts));
+      MUSTER_ASSIGN_OR_RETURN(
+          Statement remove,
+          db_->Prepare("DELETE FROM interval_counts WHERE step=?1 AND attempt=?2 AND k=?3 RETURNING *"));
+      while (drop < counts_.size() &&
+             (kept > options_.retention_bytes || now - counts_[drop].written > options_.retention_age)) {
+        const Counts& oldest = counts_[drop++];
+        kept -= oldest.size;
+        remove.Bind(1, oldest.step).Bind(2, oldest.attempt).Bind(3, oldest.k);
+        MUSTER_RETURN_IF_ERROR(tally.Take({"interval_counts", oldest.step, oldest.attempt}, remove));
+      }
+      return absl::OkStatus();
+    }));
     counts_.erase(counts_.begin(), counts_.begin() + static_cast<std::ptrdiff_t>(drop));
     counts_.push_back({key.step, key.attempt, interval.interval, blobs.counts.size(), now});
     counts_bytes_ = kept;
@@ -114,38 +130,53 @@ class SqliteRunWriter final : public RunWriter {
     std::vector<std::string> groups;
     uint64_t bytes = record.size();
     for (const GroupFigures& group : result.figures.initiators) bytes += groups.emplace_back(EncodeGroup(group)).size();
-    return WriteFull(bytes, [&]() -> absl::Status {
+    return WriteFull(bytes, [&](TallyChanges& tally) -> absl::Status {
+      const TallyKey of_step{"groups", measure.step, measure.attempt};
+      MUSTER_RETURN_IF_ERROR(Delete("results", "step=?1 AND attempt=?2", measure, {"results"}, tally));
+      MUSTER_RETURN_IF_ERROR(Delete("groups", "step=?1 AND attempt=?2", measure, of_step, tally));
       MUSTER_ASSIGN_OR_RETURN(Statement insert,
-                              db_->Prepare("INSERT OR REPLACE INTO results VALUES (?1, ?2, ?3, ?4, ?5)"));
+                              db_->Prepare("INSERT INTO results VALUES (?1, ?2, ?3, ?4, ?5) RETURNING *"));
       insert.Bind(1, measure.step).Bind(2, measure.attempt).BindText(3, result.step.name);
-      MUSTER_RETURN_IF_ERROR(insert.BindText(4, StepOutcomeName(result.outcome)).BindBlob(5, record).Run());
-      MUSTER_ASSIGN_OR_RETURN(Statement clear, db_->Prepare("DELETE FROM groups WHERE step=?1 AND attempt=?2"));
-      MUSTER_RETURN_IF_ERROR(clear.Bind(1, measure.step).Bind(2, measure.attempt).Run());
-      MUSTER_ASSIGN_OR_RETURN(Statement group, db_->Prepare("INSERT INTO groups VALUES (?1, ?2, ?3, ?4)"));
+      insert.BindText(4, StepOutcomeName(result.outcome)).BindBlob(5, record);
+      MUSTER_RETURN_IF_ERROR(tally.Put({"results"}, insert));
+      MUSTER_ASSIGN_OR_RETURN(Statement group, db_->Prepare("INSERT INTO groups VALUES (?1, ?2, ?3, ?4) RETURNING *"));
       for (size_t i = 0; i < groups.size(); ++i) {
         group.Bind(1, measure.step).Bind(2, measure.attempt).Bind(3, static_cast<int64_t>(i)).BindBlob(4, groups[i]);
-        MUSTER_RETURN_IF_ERROR(group.Run());
+        MUSTER_RETURN_IF_ERROR(tally.Put(of_step, group));
       }
-      return DropRaw(measure);
+      return DropRaw(measure, tally);
     });
   }
 
   absl::Status SealPhase(const PhaseKey& key) override {
-    return WriteFull(0, [&] { return DropRaw(key); });
+    return WriteFull(0, [&](TallyChanges& tally) { return DropRaw(key, tally); });
   }
 
   absl::Status WriteEvent(int64_t wall_micros, const std::string& text) override {
-    return Write(text.size(), [&]() -> absl::Status {
-      MUSTER_ASSIGN_OR_RETURN(Statement insert, db_->Prepare("INSERT INTO events (wall, text) VALUES (?1, ?2)"));
-      return insert.Bind(1, wall_micros).BindText(2, text).Run();
+    return Write(text.size(), [&](TallyChanges& tally) -> absl::Status {
+      MUSTER_ASSIGN_OR_RETURN(Statement insert,
+                              db_->Prepare("INSERT INTO events (wall, text) VALUES (?1, ?2) RETURNING *"));
+      return tally.Put({"events"}, insert.Bind(1, wall_micros).BindText(2, text));
     });
   }
 
   absl::Status Finish(const std::string& outcome, const std::string& message, int64_t wall_micros) override {
-    MUSTER_RETURN_IF_ERROR(WriteFull(message.size(), [&]() -> absl::Status {
-      MUSTER_ASSIGN_OR_RETURN(Statement update, db_->Prepare("UPDATE run SET outcome=?1, message=?2, finished=?3"));
-      return update.BindText(1, outcome).BindText(2, message).Bind(3, wall_micros).Run();
-    }));
+    auto close = [&] {
+      return WriteFull(message.size(), [&](TallyChanges& tally) -> absl::Status {
+        MUSTER_ASSIGN_OR_RETURN(Statement before, db_->Prepare("SELECT * FROM run"));
+        MUSTER_RETURN_IF_ERROR(tally.Take({"run"}, before));
+        MUSTER_ASSIGN_OR_RETURN(Statement update,
+                                db_->Prepare("UPDATE run SET outcome=?1, message=?2, finished=?3 RETURNING *"));
+        return tally.Put({"run"}, update.BindText(1, outcome).BindText(2, message).Bind(3, wall_micros));
+      });
+    };
+    absl::Status closed = close();
+    if (GetErrorInfo(closed).code == "STORE_FULL") {
+      reserve_.Release();
+      closed = close();
+    }
+    MUSTER_RETURN_IF_ERROR(closed);
+    reserve_.Release();
     // Pages of deleted reports go back to the file system, then the log into the file.
     MUSTER_RETURN_IF_ERROR(db_->Exec("PRAGMA incremental_vacuum"));
     MUSTER_RETURN_IF_ERROR(db_->Checkpoint());
@@ -174,7 +205,9 @@ class SqliteRunWriter final : public RunWriter {
   template <typename Body>
   absl::Status WriteOnce(Body& body) {
     MUSTER_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(*db_));
-    MUSTER_RETURN_IF_ERROR(body());
+    TallyChanges tally;
+    MUSTER_RETURN_IF_ERROR(body(tally));
+    MUSTER_RETURN_IF_ERROR(tally.Write(*db_));
     return transaction.Commit();
   }
 
@@ -187,16 +220,36 @@ class SqliteRunWriter final : public RunWriter {
     return status.ok() ? back : status;
   }
 
-  absl::Status DropRaw(const PhaseKey& key) {
-    MUSTER_ASSIGN_OR_RETURN(Statement sealed, db_->Prepare("INSERT OR REPLACE INTO sealed VALUES (?1, ?2, ?3)"));
-    sealed.Bind(1, key.step).Bind(2, static_cast<int64_t>(key.phase)).Bind(3, key.attempt);
-    MUSTER_RETURN_IF_ERROR(sealed.Run());
+  static TallyKey RawKey(const PhaseKey& key) {
+    return {"raw", key.step, key.attempt, static_cast<int64_t>(key.phase)};
+  }
+
+  absl::Status Delete(const char* table, const char* where, const PhaseKey& key, const TallyKey& counted,
+                      TallyChanges& tally) {
+    MUSTER_ASSIGN_OR_RETURN(Statement remove,
+                            db_->Prepare(fmt::format("DELETE FROM {} WHERE {} RETURNING *", table, where)));
+    return tally.Take(counted, remove.Bind(1, key.step).Bind(2, key.attempt));
+  }
+
+  absl::Status DropRaw(const PhaseKey& key, TallyChanges& tally) {
+    const auto phase = static_cast<int64_t>(key.phase);
+    const std::string where = fmt::format("step=?1 AND attempt=?2 AND phase={}", phase);
+    MUSTER_RETURN_IF_ERROR(Delete("sealed", where.c_str(), key, {"sealed"}, tally));
+    MUSTER_ASSIGN_OR_RETURN(Statement sealed, db_->Prepare("INSERT INTO sealed VALUES (?1, ?2, ?3, ?4) RETURNING *"));
+    sealed.Bind(1, key.step).Bind(2, phase).Bind(3, key.attempt).Bind(4, WallMicros());
+    MUSTER_RETURN_IF_ERROR(tally.Put({"sealed"}, sealed));
     if (options_.keep_raw) return absl::OkStatus();
-    MUSTER_ASSIGN_OR_RETURN(Statement drop, db_->Prepare("DELETE FROM raw WHERE step=?1 AND phase=?2 AND attempt=?3"));
-    return drop.Bind(1, key.step).Bind(2, static_cast<int64_t>(key.phase)).Bind(3, key.attempt).Run();
+    // The whole phase goes: nothing is left to be counted, so its rows need not be read.
+    for (const char* sql : {"DELETE FROM raw WHERE step=?1 AND phase=?2 AND attempt=?3",
+                            "DELETE FROM tally WHERE step=?1 AND phase=?2 AND attempt=?3"}) {
+      MUSTER_ASSIGN_OR_RETURN(Statement drop, db_->Prepare(sql));
+      MUSTER_RETURN_IF_ERROR(drop.Bind(1, key.step).Bind(2, phase).Bind(3, key.attempt).Run());
+    }
+    return absl::OkStatus();
   }
 
   LockFile lock_;  // ends last
+  ReserveFile reserve_;
   std::unique_ptr<Database> db_;
   StoreOptions options_;
   std::deque<Counts> counts_;  // rows of interval_counts, oldest first
@@ -216,7 +269,8 @@ absl::StatusOr<std::unique_ptr<RunWriter>> RunWriter::Create(const std::string& 
   MUSTER_ASSIGN_OR_RETURN(LockFile lock, LockFile::Acquire(dir + "/lock"));
   MUSTER_ASSIGN_OR_RETURN(auto db, Database::Open(dir + "/run.db", Database::Mode::kCreate));
   MUSTER_RETURN_IF_ERROR(CreateSchema(*db));
-  auto writer = std::make_unique<SqliteRunWriter>(std::move(lock), std::move(db), options);
+  MUSTER_ASSIGN_OR_RETURN(ReserveFile reserve, ReserveFile::Create(dir + "/reserve", kReserve));
+  auto writer = std::make_unique<SqliteRunWriter>(std::move(lock), std::move(reserve), std::move(db), options);
   MUSTER_RETURN_IF_ERROR(writer->WriteHeader(header));
   return writer;
 }

@@ -7,7 +7,8 @@
 namespace muster {
 namespace {
 
-// Records are messages of result.proto. Blobs stand last: what is searched for lies before them.
+// Records are messages of result.proto; `tally` is described in tally.h. Blobs stand last: what is searched for lies
+// before them.
 constexpr char kTables[] = R"sql(
 CREATE TABLE run (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, campaign_name TEXT NOT NULL,
   build TEXT NOT NULL, started INTEGER NOT NULL, finished INTEGER NOT NULL DEFAULT 0, outcome TEXT NOT NULL DEFAULT '',
@@ -15,7 +16,7 @@ CREATE TABLE run (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, cam
 CREATE TABLE plan (one INTEGER PRIMARY KEY CHECK (one = 1), steps INTEGER NOT NULL, record BLOB NOT NULL);
 CREATE TABLE agents (id TEXT PRIMARY KEY, record BLOB NOT NULL);
 CREATE TABLE raw (agent TEXT NOT NULL, sequence INTEGER NOT NULL, step INTEGER NOT NULL, phase INTEGER NOT NULL,
-  attempt INTEGER NOT NULL, bytes BLOB NOT NULL);
+  attempt INTEGER NOT NULL, wall INTEGER NOT NULL, bytes BLOB NOT NULL);
 CREATE UNIQUE INDEX raw_sequence ON raw (agent, sequence);
 CREATE TABLE intervals (step INTEGER NOT NULL, attempt INTEGER NOT NULL, k INTEGER NOT NULL, fleet BLOB NOT NULL,
   moments BLOB NOT NULL, UNIQUE (step, attempt, k));
@@ -26,8 +27,10 @@ CREATE TABLE results (step INTEGER NOT NULL, attempt INTEGER NOT NULL, name TEXT
 CREATE TABLE groups (step INTEGER NOT NULL, attempt INTEGER NOT NULL, n INTEGER NOT NULL, record BLOB NOT NULL,
   UNIQUE (step, attempt, n));
 CREATE TABLE sealed (step INTEGER NOT NULL, phase INTEGER NOT NULL, attempt INTEGER NOT NULL,
-  UNIQUE (step, phase, attempt));
+  wall INTEGER NOT NULL, UNIQUE (step, phase, attempt));
 CREATE TABLE events (n INTEGER PRIMARY KEY, wall INTEGER NOT NULL, text TEXT NOT NULL);
+CREATE TABLE tally (step INTEGER NOT NULL, attempt INTEGER NOT NULL, phase INTEGER NOT NULL, tab TEXT NOT NULL,
+  n INTEGER NOT NULL, digest INTEGER NOT NULL, UNIQUE (step, attempt, phase, tab));
 )sql";
 
 }  // namespace
@@ -61,9 +64,10 @@ absl::Status CheckSchema(Database& db) {
   }
   MUSTER_ASSIGN_OR_RETURN(const std::string version, db.Query("PRAGMA user_version"));
   if (version != std::to_string(kRunFileVersion)) {
+    const bool older = version.size() == 1 && version < std::to_string(kRunFileVersion);
     return MakeError(
         absl::StatusCode::kFailedPrecondition,
-        {.code = "RUN_NEWER",
+        {.code = older ? "RUN_OLDER" : "RUN_NEWER",
          .place = db.path(),
          .message = fmt::format("the run file has version {}, this release reads version {}", version, kRunFileVersion),
          .next = "Read it with the release that wrote it."});

@@ -5,13 +5,13 @@
 
 namespace muster {
 
-// Layout of the run file. Version 1; a file of a later version is refused, not guessed at.
-inline constexpr int64_t kRunFileVersion = 1;
+// Layout of the run file. Version 2 (1 had no tally); a file of another version is refused, not guessed at.
+inline constexpr int64_t kRunFileVersion = 2;
 inline constexpr int64_t kRunFileApplication = 0x6d737472;  // "mstr"
 
 // Creates the tables in an empty database, WAL and incremental vacuum included.
 absl::Status CreateSchema(Database& db);
-// RUN_DAMAGED when it is some other database, RUN_NEWER when a later release wrote it.
+// RUN_DAMAGED when it is some other database, RUN_NEWER or RUN_OLDER when a release with another layout wrote it.
 absl::Status CheckSchema(Database& db);
 
 }  // namespace muster

@@ -35,6 +35,8 @@ class Statement {
   std::string Text(int column) const;
   // Valid until the next Step or Reset.
   std::string_view Blob(int column) const;
+  // Of all columns of the row with their types; the same on every machine, so it may be stored.
+  uint64_t RowHash() const;
 
  private:
   friend class Database;

@@ -222,7 +222,7 @@ def test_completion_and_help(place):
     assert {"list", "show", "export"} <= set(words.split()), words
     assert "flush_every" in muster("help", "campaign").out
     assert muster("--help").code == 0 and muster("nonsense").code == 2
-    assert muster("version", "--json").events()[0]["api_min"] == 1
+    assert muster("version", "--json").events()[0]["api_min"] == 2
 
 
 if __name__ == "__main__":

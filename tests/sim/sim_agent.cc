@@ -24,7 +24,7 @@ const char* FaultName(Fault fault) {
 }
 
 SimAgent::SimAgent(Options options, uint64_t seed, SimQueue& queue, Emit emit)
-    : options_(std::move(options)), rng_(seed), queue_(queue), emit_(std::move(emit)) {
+    : options_(std::move(options)), rng_(seed), data_(MixSeed(seed, 1)), queue_(queue), emit_(std::move(emit)) {
   if (Is(Fault::kVanishes)) {
     queue_.At(options_.fault_at, [this] {
       if (!cut_) emit_(AgentGone{Broken("LINK_BROKEN", "the connection broke")});
@@ -51,7 +51,7 @@ void SimAgent::Say(AgentSays says, Nanos after) {
   });
 }
 
-void SimAgent::Report(const PhaseKey& key, std::variant<IntervalDelta, PhaseEnded> body) {
+void SimAgent::Report(const PhaseKey& key, std::variant<IntervalDelta, HeldHistograms, PhaseEnded> body) {
   ++sequence_;
   if (Is(Fault::kSkipsSequence) && queue_.now() >= options_.fault_at) ++sequence_;
   if (auto* ended = std::get_if<PhaseEnded>(&body)) {
@@ -137,6 +137,7 @@ void SimAgent::On(const StartCommand& command) {
   starts_[command.key] = active_->t0;
   if (const auto* measure = std::get_if<MeasureSpec>(&active_->spec.work)) {
     active_->last = int64_t{measure->warmup_intervals} + measure->window_intervals - 1;
+    active_->bound = std::make_unique<ReportBound>(options_.report_bound, measure->warmup_intervals);
   } else {
     active_->last = 1'000'000;
   }
@@ -168,7 +169,7 @@ void SimAgent::Edge(uint64_t serial) {
     if (a.fill_done >= a.fill_total) a.last = k;
     if (Is(Fault::kUnderfills) && k == 1) a.last = k;
   } else {
-    Report(a.spec.key, MakeDelta(k, false));
+    ReportInterval(MakeDelta(k, false));
   }
   if (Is(Fault::kStaleMessages)) {
     Say(FillReport{.key = Strange(a.spec.key), .bytes_done = 1, .bytes_total = 2});
@@ -181,11 +182,18 @@ void SimAgent::Edge(uint64_t serial) {
   } else if (Is(Fault::kOverloads) && faulty_now && !a.is_fill() && k < a.last) {
     End(absl::OkStatus(), /*overloaded=*/true);
   } else if (k >= a.last) {
-    if (!a.is_fill()) Report(a.spec.key, MakeDelta(k + 1, true));
+    if (!a.is_fill()) ReportInterval(MakeDelta(k + 1, true));
     End(absl::OkStatus());
   } else {
     queue_.At(a.t0 + (k + 2) * a.spec.interval, [this, serial] { Edge(serial); });
   }
+}
+
+void SimAgent::ReportInterval(IntervalDelta delta) {
+  std::vector<HeldHistograms> due;
+  (void)active_->bound->Apply(delta, due);  // what could not be merged is missing, which sums find
+  for (HeldHistograms& held : due) Report(active_->spec.key, std::move(held));
+  Report(active_->spec.key, std::move(delta));
 }
 
 IntervalDelta SimAgent::MakeDelta(int64_t interval, bool drain) {
@@ -201,8 +209,9 @@ IntervalDelta SimAgent::MakeDelta(int64_t interval, bool drain) {
     out.offered_integral = static_cast<Uint128>(a.spec.interval) * 2;
     out.wire_integral = out.offered_integral;
     Histogram histogram;
-    const uint64_t count = rng_.Below(drain ? 3 : 40);
-    for (uint64_t i = 0; i < count; ++i) histogram.Record(1 + rng_.Below(uint64_t{1} << (1 + rng_.Below(40))));
+    // Initiator 0, which every step has, is never idle: a window without any operation is rightly not VALID.
+    const uint64_t count = drain ? data_.Below(3) : data_.Below(40) + (initiator == 0 ? 1 : 0);
+    for (uint64_t i = 0; i < count; ++i) histogram.Record(1 + data_.Below(uint64_t{1} << (1 + data_.Below(40))));
     KindDelta& kind = out.kinds.emplace_back();
     kind.completed = count;
     kind.bytes = count * measure.workload.block;
@@ -224,6 +233,9 @@ void SimAgent::End(absl::Status status, bool overloaded) {
   ActivePhase& a = *active_;
   a.over = true;
   if (Is(Fault::kHangsInDrain)) return;
+  if (a.bound != nullptr) {
+    for (HeldHistograms& held : a.bound->Flush()) Report(a.spec.key, std::move(held));
+  }
   PhaseEnded ended{.status = std::move(status)};
   ended.offset_at_start = ended.offset_at_end = options_.clock_offset;
   ended.error_at_start = ended.error_at_end = options_.clock_error;

@@ -1,10 +1,12 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "agent/engine/report_bound.h"
 #include "common/base/rng.h"
 #include "controller/fleet/agent_messages.h"
 #include "tests/sim/sim_queue.h"
@@ -53,6 +55,7 @@ struct ActivePhase {
   int64_t next = 0, last = 0;
   uint64_t fill_total = 0, fill_done = 0;
   std::map<uint32_t, KindTotals> totals;
+  std::unique_ptr<ReportBound> bound;
   bool is_fill() const { return std::holds_alternative<FillSpec>(spec.work); }
 };
 
@@ -67,6 +70,7 @@ class SimAgent {
     Nanos latency = kMillisecond;  // one way; each message up to twice it
     Nanos clock_offset = 0;        // fleet minus agent
     Nanos clock_error = 0;         // its estimate is wrong by up to this
+    size_t report_bound = size_t{64} << 10;
   };
   using Emit = std::function<void(AgentSays)>;  // arrives at the controller now
 
@@ -91,16 +95,19 @@ class SimAgent {
   void On(const DetachCommand& command);
   void On(const InspectCommand&) {}
   void Edge(uint64_t serial);
+  // An interval or the drain, and before it the histograms that earlier ones left out.
+  void ReportInterval(IntervalDelta delta);
   IntervalDelta MakeDelta(int64_t interval, bool drain);
   void End(absl::Status status, bool overloaded = false);
-  void Say(AgentSays says, Nanos after = 0);                                       // Control, in order
-  void Report(const PhaseKey& key, std::variant<IntervalDelta, PhaseEnded> body);  // Report, in order
+  void Say(AgentSays says, Nanos after = 0);                                                       // Control, in order
+  void Report(const PhaseKey& key, std::variant<IntervalDelta, HeldHistograms, PhaseEnded> body);  // Report, in order
   Nanos Delay(Nanos scale) { return static_cast<Nanos>(rng_.Unit() * static_cast<double>(scale)); }
   bool Is(Fault fault) const { return options_.fault == fault; }
   PhaseKey Strange(const PhaseKey& key);
 
   const Options options_;
   Rng rng_;
+  Rng data_;  // what is measured: the same however many messages it takes
   SimQueue& queue_;
   const Emit emit_;
   bool cut_ = false;

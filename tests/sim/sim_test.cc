@@ -48,5 +48,58 @@ TEST_CASE("a run keeps its promises whatever its agents do", "[sim]") {
   }
 }
 
+// A report bound decides when histograms travel, never what they add up to.
+TEST_CASE("any report bound gives the same figures over the window", "[sim]") {
+  uint64_t compared = 0;
+  uint64_t held = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Scenario scenario = Draw(seed);
+    scenario.store_fails_after = scenario.store_hangs_after = UINT64_MAX;
+    scenario.cancel_at = scenario.abort_at = kNever;
+    std::map<size_t, std::map<uint32_t, std::shared_ptr<const StepResult>>> results;
+    for (const size_t bound : {size_t{64} << 10, size_t{450}, size_t{0}}) {
+      for (SimAgent::Options& agent : scenario.agents) {
+        agent.fault = Fault::kNone;
+        agent.latency = kMillisecond;
+        agent.report_bound = bound;
+      }
+      SimWorld world(scenario);
+      world.Run();
+      if (!world.broken().empty()) FAIL(Failure(world, scenario));
+      results[bound] = world.results();
+    }
+    for (const auto& [index, whole] : results[size_t{64} << 10]) {
+      CHECK(whole->figures.held == 0);
+      for (const size_t bound : {size_t{450}, size_t{0}}) {
+        INFO("seed " << seed << " step " << index << " bound " << bound);
+        const StepResult& other = *results[bound].at(index);
+        REQUIRE(other.outcome == whole->outcome);
+        REQUIRE(other.figures.initiators.size() == whole->figures.initiators.size());
+        held += other.figures.held;
+        const auto same = [](const GroupFigures& a, const GroupFigures& b) {
+          REQUIRE(a.kinds.size() == b.kinds.size());
+          for (size_t i = 0; i < a.kinds.size(); ++i) {
+            REQUIRE(a.kinds[i].completed == b.kinds[i].completed);
+            REQUIRE(a.kinds[i].response == b.kinds[i].response);
+            REQUIRE(a.kinds[i].wait == b.kinds[i].wait);
+            REQUIRE(a.kinds[i].service == b.kinds[i].service);
+            REQUIRE(a.kinds[i].response_max == b.kinds[i].response_max);
+            for (const double q : {0.5, 0.99, 0.999}) {
+              REQUIRE(a.kinds[i].response.At(q).value == b.kinds[i].response.At(q).value);
+            }
+          }
+        };
+        same(whole->figures.fleet, other.figures.fleet);
+        for (size_t i = 0; i < whole->figures.initiators.size(); ++i) {
+          same(whole->figures.initiators[i], other.figures.initiators[i]);
+        }
+        compared += whole->outcome == StepOutcome::kValid ? 1 : 0;
+      }
+    }
+  }
+  CHECK(compared > 100);
+  CHECK(held > 100);
+}
+
 }  // namespace
 }  // namespace muster::sim

@@ -19,6 +19,10 @@ std::string Of(const AgentSays& says) {
     std::string operator()(const InspectDone&) { return "InspectDone"; }
     std::string operator()(const AgentReport& m) {
       const auto* delta = std::get_if<IntervalDelta>(&m.body);
+      if (const auto* held = std::get_if<HeldHistograms>(&m.body)) {
+        return fmt::format("Report {} {} held {} to {}", m.sequence, KeyText(m.key), held->first_interval,
+                           held->last_interval);
+      }
       return fmt::format("Report {} {} {}", m.sequence, KeyText(m.key),
                          delta == nullptr ? "ended" : fmt::format("interval {}", delta->interval));
     }

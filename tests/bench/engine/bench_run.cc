@@ -34,15 +34,20 @@ class Collector final : public EngineListener {
       figures_.stamp_error = std::max(figures_.stamp_error, delta.stamp_error);
     }
     for (const InitiatorDelta& initiator : delta.initiators) {
-      if (window) Must(figures_.lateness.Merge(initiator.lateness));
+      if (window && !initiator.held) Must(figures_.lateness.Merge(initiator.lateness));
       for (const KindDelta& kind : initiator.kinds) {
         if (window) {
           figures_.operations += kind.completed;
-          Must(figures_.response.Merge(kind.response));
+          if (!initiator.held) Must(figures_.response.Merge(kind.response));
         }
         for (const ErrorDelta& error : kind.errors) figures_.failed += error.count;
       }
     }
+  }
+  void OnHeld(HeldHistograms held) override {
+    if (held.drain || held.first_interval < warmup_) return;
+    Must(figures_.lateness.Merge(held.lateness));
+    if (held.kind.has_value()) Must(figures_.response.Merge(held.kind->response));
   }
   void OnEnded(PhaseTotals, absl::Status status) override {
     std::lock_guard lock(mutex_);

@@ -222,7 +222,7 @@ TEST_CASE("an unanswered lease stops the load and ends the link; the agent dials
   FakeController controller;
   controller.greet = [](const v1::Hello&) {
     v1::HelloReply reply;
-    reply.set_api(1);
+    reply.set_api(kApiMax);
     reply.set_build("fake");
     reply.set_controller_epoch(42);
     reply.set_link_id(7);

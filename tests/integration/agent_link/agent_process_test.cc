@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/wire/codec.h"
 #include "tests/integration/agent_link/fake_controller.h"
 
 #ifdef MUSTER_AGENT_BINARY
@@ -121,7 +122,7 @@ TEST_CASE("help and version are exit 0") {
   CHECK(text.find("--test-api") == std::string::npos);
   Process version({"--version"});
   CHECK(version.Wait() == 0);
-  CHECK(version.Output().find("API 1..1") != std::string::npos);
+  CHECK(version.Output().find("API 2..2") != std::string::npos);
 }
 
 TEST_CASE("the process ends with the pipe of the one who started it, in the middle of a load") {
@@ -138,6 +139,51 @@ TEST_CASE("the process ends with the pipe of the one who started it, in the midd
   controller.Say(StartAt(SteadyClock::Get().Now() + 100 * kMillisecond));
   REQUIRE(controller.NextReport());
   close(life[1]);
+  CHECK(agent.Wait() == 0);
+}
+
+TEST_CASE("beyond the report bound histograms come once a window, in messages of their own") {
+  FakeController controller;
+  Process agent({"--controller", controller.address(), "--id", "local-1", "--report-bound", "0"});
+  REQUIRE(controller.WaitBeats(1));
+  controller.Say(AttachNull());
+  REQUIRE(controller.Next());
+  controller.Say(PrepareMeasure(3));
+  REQUIRE(controller.Next());
+  controller.Say(StartAt(SteadyClock::Get().Now() + 500 * kMillisecond));
+  uint64_t left_out = 0;
+  uint64_t delivered = 0;
+  std::optional<v1::ReportMessage> report;
+  for (uint64_t sequence = 1; (report = controller.NextReport()) && !report->has_ended(); ++sequence) {
+    CHECK(report->sequence() == sequence);
+    if (report->has_interval()) {
+      for (const v1::InitiatorDelta& initiator : report->interval().initiators()) {
+        for (const v1::KindDelta& kind : initiator.kinds()) {
+          CHECK(initiator.held());
+          CHECK(kind.response().counts().empty());
+          CHECK(kind.response().packed().empty());
+          CHECK(kind.response().count() == kind.completed());
+          left_out += kind.completed();
+        }
+      }
+      continue;
+    }
+    REQUIRE(report->has_held());
+    CHECK(report->held().drain() == (report->held().first_interval() > 2));
+    auto held = FromProto(report->held());
+    REQUIRE(held.ok());
+    REQUIRE(held->kind.has_value());
+    const auto histogram = Histogram::Decode(held->kind->response);
+    REQUIRE(histogram.ok());
+    delivered += histogram->count();
+  }
+  REQUIRE(report.has_value());
+  uint64_t completed = 0;
+  for (const v1::KindTotals& kind : report->ended().totals().initiators(0).kinds()) completed += kind.completed();
+  CHECK(completed > 0);
+  CHECK(left_out == completed);
+  CHECK(delivered == completed);
+  agent.Signal(SIGTERM);
   CHECK(agent.Wait() == 0);
 }
 

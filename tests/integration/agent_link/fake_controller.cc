@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "common/wire/codec.h"
+#include "common/wire/version.h"
 
 namespace muster {
 namespace {
@@ -22,7 +23,7 @@ FakeController::FakeController() {
   socket_ = dir_ + "/control.sock";
   greet = [](const v1::Hello&) {
     v1::HelloReply reply;
-    reply.set_api(1);
+    reply.set_api(kApiMax);
     reply.set_build("fake");
     reply.set_controller_epoch(42);
     reply.set_link_id(7);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/wire/version.h"
 #include "muster/v1/agent_link.grpc.pb.h"
 
 namespace muster::test {
@@ -44,7 +45,7 @@ class ScriptedAgent {
     std::string id = "agent";
     std::string hostname = "host-a";
     uint64_t instance = 0;  // 0: a number of its own
-    uint32_t api_min = 1, api_max = 1;
+    uint32_t api_min = kApiMin, api_max = kApiMax;
     std::string build = "test";
     Act act = Act::kNothing;
     bool beats = true;

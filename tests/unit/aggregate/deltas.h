@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/stats/held_histograms.h"
 #include "common/stats/op_stats.h"
 #include "controller/aggregate/aggregator.h"
 
@@ -71,6 +72,28 @@ inline IntervalDelta Gap(int64_t interval) {
   IntervalDelta delta = Interval(interval, {});
   delta.gap = true;
   return delta;
+}
+
+// What an agent beyond its bound makes of a delta.
+inline IntervalDelta Stripped(IntervalDelta delta) {
+  for (InitiatorDelta& initiator : delta.initiators) {
+    initiator.held = true;
+    initiator.lateness.counts.clear();
+    for (KindDelta& kind : initiator.kinds) {
+      for (auto* histogram : {&kind.response, &kind.wait, &kind.service, &kind.unfinished}) histogram->counts.clear();
+      for (ErrorDelta& error : kind.errors) error.response.counts.clear();
+    }
+  }
+  return delta;
+}
+
+// And what it sends for all of `first` to `last`.
+inline HeldHistograms Held(uint32_t initiator, int64_t first, int64_t last, KindDelta kind) {
+  return {.initiator = initiator,
+          .first_interval = first,
+          .last_interval = last,
+          .intervals = static_cast<uint64_t>(last - first + 1),
+          .kind = std::move(kind)};
 }
 
 // The totals an honest worker would have counted for these deltas.

@@ -66,6 +66,16 @@ TEST_CASE("an interval in which nothing finished has no latency, rather than 0 n
   CHECK(LiveLatency(*Measuring().live, 87'100) == "87.1 us");
 }
 
+TEST_CASE("percentiles that are not there are not zero") {
+  LiveState state = Measuring();
+  state.live->held = true;
+  state.live->p50 = state.live->p99 = state.live->p999 = 0;
+  const auto lines = DrawLive(state, 120);
+  CHECK(Contains(lines, "p50        -"));
+  CHECK(Contains(lines, "p99        -"));
+  CHECK_FALSE(Contains(lines, "p50        0"));
+}
+
 TEST_CASE("a fill shows bytes, rate and ETA") {
   LiveState state;
   state.phase = PhaseKind::kFill;

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -31,6 +32,11 @@ class Listener final : public EngineListener {
     well_behaved = well_behaved && !ended_;
     deltas.push_back(std::move(delta));
     changed_.notify_all();
+  }
+  void OnHeld(HeldHistograms h) override {
+    std::lock_guard lock(mutex_);
+    well_behaved = well_behaved && !ended_;
+    held.push_back(std::move(h));
   }
   void OnProgress(uint64_t done, uint64_t total) override {
     std::lock_guard lock(mutex_);
@@ -72,6 +78,7 @@ class Listener final : public EngineListener {
   Nanos first = 0;
   Nanos late = 0;
   std::vector<IntervalDelta> deltas;
+  std::vector<HeldHistograms> held;
   uint64_t progress = 0;
   uint64_t progress_total = 0;
   PhaseTotals totals;
@@ -202,6 +209,39 @@ TEST_CASE("three workers: all sums are exact") {
     for (const InitiatorDelta& initiator : delta.initiators) {
       CHECK(initiator.wire_integral <= initiator.offered_integral);
       CHECK(initiator.offered_integral <= Uint128{12} * static_cast<uint64_t>(delta.length));
+    }
+  }
+}
+
+TEST_CASE("with a small report bound histograms come at the edges of the window, and hold every operation") {
+  Rig rig(2, {.streams = 3, .depth = 4}, 4);
+  rig.work.read = 0.7;
+  rig.options.report_bound = 0;
+  REQUIRE(rig.Prepare().ok());
+  rig.Start();
+  REQUIRE(rig.listener.AwaitEnd());
+  CHECK(rig.listener.status.ok());
+  CHECK(rig.engine->Join(SteadyClock::Get().Now() + kPatience));
+  CHECK(rig.listener.well_behaved);
+  std::map<std::pair<uint32_t, OpKind>, uint64_t> counted;
+  for (const HeldHistograms& held : rig.listener.held) {
+    CHECK((held.drain || held.last_interval < 1 || held.first_interval >= 1));
+    REQUIRE(held.kind.has_value());
+    const auto histogram = Histogram::Decode(held.kind->response);
+    REQUIRE(histogram.ok());
+    CHECK(histogram->count() == held.kind->completed);
+    counted[{held.initiator, held.kind->kind}] += histogram->count();
+  }
+  for (const IntervalDelta& delta : rig.listener.deltas) {
+    for (const InitiatorDelta& initiator : delta.initiators) {
+      for (const KindDelta& kind : initiator.kinds) CHECK(kind.response.counts.empty());
+    }
+  }
+  for (const InitiatorTotals& totals : rig.listener.totals.initiators) {
+    for (const OpKind kind : {OpKind::kRead, OpKind::kWrite}) {
+      const uint64_t completed = totals.kinds[static_cast<size_t>(kind)].completed;
+      CHECK(completed > 0);
+      CHECK(counted[{totals.initiator, kind}] == completed);
     }
   }
 }

@@ -28,6 +28,7 @@ class Listener final : public EngineListener {
     if (delta.interval == 0 && !delta.drain) first = delta;
     last = std::move(delta);
   }
+  void OnHeld(HeldHistograms) override { FAIL("a report of a few operations passed its bound"); }
   void OnProgress(uint64_t bytes_done, uint64_t) override { done = bytes_done; }
   void OnEnded(PhaseTotals t, absl::Status s) override {
     std::lock_guard lock(mutex_);

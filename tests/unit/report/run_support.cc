@@ -7,7 +7,7 @@
 
 namespace muster::test {
 
-std::unique_ptr<KnownRun> MakeKnownRun() {
+std::unique_ptr<KnownRun> MakeKnownRun(bool held) {
   auto run = std::make_unique<KnownRun>();
   auto writer = MustCreate(run->dir.path(), Header("known"));
   Plan plan;
@@ -23,7 +23,15 @@ std::unique_ptr<KnownRun> MakeKnownRun() {
                                                            Ops(OpKind::kWrite, std::vector<uint64_t>(1000, 300'000))});
       initiator.offered_integral = 16 * Uint128{kSecond};
       deltas[agent].push_back(Interval(k, {initiator}));
-      REQUIRE(aggregator.Add(agent, deltas[agent].back()).ok());
+      const IntervalDelta& delta = deltas[agent].back();
+      REQUIRE(aggregator.Add(agent, held ? Stripped(delta) : delta).ok());
+    }
+  }
+  for (const auto& [agent, initiators] : shape.agents) {
+    for (const auto& [kind, value] : {std::pair(OpKind::kRead, 100'000), std::pair(OpKind::kWrite, 300'000)}) {
+      if (!held) continue;
+      REQUIRE(aggregator.AddHeld(agent, Held(initiators[0], 0, 0, Ops(kind, std::vector<uint64_t>(1000, value)))).ok());
+      REQUIRE(aggregator.AddHeld(agent, Held(initiators[0], 1, 2, Ops(kind, std::vector<uint64_t>(2000, value)))).ok());
     }
   }
   for (const auto& [agent, all] : deltas) REQUIRE(aggregator.AddTotals(agent, TotalsOf(all)).ok());

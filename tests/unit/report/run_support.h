@@ -14,7 +14,8 @@ struct KnownRun {
   TempDir dir;
   std::unique_ptr<RunReader> reader;
 };
-std::unique_ptr<KnownRun> MakeKnownRun();
+// `held`: the same figures, but agents left histograms out of every interval.
+std::unique_ptr<KnownRun> MakeKnownRun(bool held = false);
 
 // A stored run with every field set, and what was written.
 struct RandomRun {

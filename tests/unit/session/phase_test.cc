@@ -45,21 +45,25 @@ TEST_CASE("prepare, burst, start, run, end, hand over, next phase") {
     CHECK(rig.Did<SendReport>()->report->sequence == static_cast<uint64_t>(k + 1));
   }
   CHECK(rig.machine.state() == State::kDraining);  // past the last edge
-  rig.fleet_ahead += 300;                          // the clocks have drifted a little
+  rig.Step(EngineHeld{.engine = rig.engine, .held = {.initiator = 1, .last_interval = 4, .intervals = 5}});
+  REQUIRE(rig.Did<SendReport>() != nullptr);
+  CHECK(rig.Did<SendReport>()->report->sequence == 6);
+  CHECK(std::get<HeldHistograms>(rig.Did<SendReport>()->report->body).intervals == 5);
+  rig.fleet_ahead += 300;  // the clocks have drifted a little
   rig.Live(2 * kSecond);
   rig.Step(EngineEnded{.engine = rig.engine, .totals = {.last_interval = 4}, .status = {}});
   CHECK(rig.Ended() == nullptr);  // its threads are joined first
   rig.Step(ReleaseFinished{.joined = true});
   REQUIRE(rig.Ended() != nullptr);
   CHECK(rig.Ended()->status.ok());
-  CHECK(rig.Ended()->totals.last_sequence == 6);
+  CHECK(rig.Ended()->totals.last_sequence == 7);
   CHECK(rig.Ended()->totals.last_interval == 4);
   CHECK(rig.Ended()->error_at_start > 0);
   CHECK(rig.machine.state() == State::kHandingOver);
 
-  rig.Step(AckArrived{.link = rig.link, .committed = 5});
-  CHECK(rig.machine.state() == State::kHandingOver);
   rig.Step(AckArrived{.link = rig.link, .committed = 6});
+  CHECK(rig.machine.state() == State::kHandingOver);
+  rig.Step(AckArrived{.link = rig.link, .committed = 7});
   CHECK(rig.machine.state() == State::kAttached);
   rig.Tell(Rig::PrepareOf(1));
   CHECK(rig.machine.state() == State::kPreparing);

@@ -40,6 +40,22 @@ TEST_CASE("the end names the last sequence of its phase") {
   CHECK(end->sequence == 2);
 }
 
+TEST_CASE("held histograms are numbered and bounded like intervals") {
+  ReportLog log({.bytes = 4000});
+  HeldHistograms held{.initiator = 3, .first_interval = 0, .last_interval = 4, .intervals = 5};
+  held.kind.emplace().response.counts = std::string(1000, 'x');
+  REQUIRE(log.Append(kKey, Delta(0)).ok());
+  REQUIRE(log.Append(kKey, held).ok());
+  log.NextToSend();
+  const auto report = log.NextToSend();
+  REQUIRE(report != nullptr);
+  CHECK(report->sequence == 2);
+  CHECK(std::get<HeldHistograms>(report->body) == held);
+  held.kind->wait.counts = std::string(2500, 'x');
+  CHECK(GetErrorInfo(log.Append(kKey, held)).code == "REPORT_LOG_FULL");
+  CHECK(log.last_sequence() == 2);
+}
+
 TEST_CASE("reports stay until they are committed") {
   ReportLog log;
   for (int i = 0; i < 5; ++i) REQUIRE(log.Append(kKey, Delta(i)).ok());

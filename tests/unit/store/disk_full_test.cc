@@ -30,7 +30,7 @@ void MountSmall(const std::string& dir, const char* bytes) {
 
 TEST_CASE("a full disk: typed, nothing acknowledged is lost, and writing goes on when there is room again") {
   TempDir dir;
-  MountSmall(dir.path(), "size=3m");
+  MountSmall(dir.path(), "size=4m");
   auto writer = MustCreate(dir.path(), Header("a"));
   const std::string ballast = dir.path() + "/ballast";
   {
@@ -85,6 +85,35 @@ TEST_CASE("a full disk: typed, nothing acknowledged is lost, and writing goes on
   std::fclose(file);
   CHECK(GetErrorInfo(RunWriter::Create(dir.path(), Header("b"), false).status()).code == "STORE_FULL");
   CHECK(GetErrorInfo(CheckSpace(dir.path(), 1)).code == "STORE_FULL");
+  umount2(dir.path().c_str(), MNT_DETACH);
+}
+
+TEST_CASE("a full disk: how the run ended is kept all the same") {
+  TempDir dir;
+  MountSmall(dir.path(), "size=3m");
+  auto writer = MustCreate(dir.path(), Header("a"));
+  absl::Status status;
+  uint64_t acknowledged = 0;
+  for (uint64_t sequence = 1; sequence < 2'000 && status.ok(); ++sequence) {
+    status = writer->CommitReports({Report("x", sequence, 7000)});
+    if (status.ok()) acknowledged = sequence;
+  }
+  REQUIRE(GetErrorInfo(status).code == "STORE_FULL");
+  // Not the last byte is left to anybody.
+  FILE* file = std::fopen((dir.path() + "/ballast").c_str(), "w");
+  const std::string block(4096, 'b');
+  std::setvbuf(file, nullptr, _IONBF, 0);
+  for (int i = 0; i < 2'000 && std::fwrite(block.data(), 1, block.size(), file) == block.size(); ++i) {
+  }
+  std::fclose(file);
+  writer->Finish("failed", FormatError(status), 7).IgnoreError();  // the log cannot be written back
+  writer.reset();
+  const auto summary = MustOpen(dir.path() + "/a")->Summary();
+  INFO(summary.status());
+  REQUIRE(summary.ok());
+  CHECK(summary->outcome == "failed");
+  CHECK_THAT(summary->message, Catch::Contains("STORE_FULL"));
+  CHECK(MustOpen(dir.path() + "/a")->RawReports()->size() == acknowledged);
   umount2(dir.path().c_str(), MNT_DETACH);
 }
 

@@ -116,6 +116,9 @@ void FillFigures(Rng& rng, StepFigures& f) {
   f.cpu_share = rng.Unit() * 3;
   f.overloaded = true;
   f.poisoned = true;
+  f.held = 21;
+  f.held_uncounted = 22;
+  f.held_owed = 23;
   f.sums_error = MakeError(absl::StatusCode::kDataLoss,
                            {.code = "SUMS_MISMATCH", .place = "agent b", .message = "1 is not 2", .next = "Refused."});
 }
@@ -174,6 +177,9 @@ void CheckSame(const StepFigures& a, const StepFigures& b) {
   CHECK(SameBits(a.cpu_share, b.cpu_share));
   CHECK(a.overloaded == b.overloaded);
   CHECK(a.poisoned == b.poisoned);
+  CHECK(a.held == b.held);
+  CHECK(a.held_uncounted == b.held_uncounted);
+  CHECK(a.held_owed == b.held_owed);
   CHECK(a.sums_error == b.sums_error);
 }
 
@@ -278,6 +284,7 @@ FleetInterval RandomInterval(int64_t interval, uint64_t seed) {
   out.outstanding = rng.Next();
   out.waiting = rng.Next();
   out.oldest_age = 77;
+  out.held = interval % 2 == 1;
   return out;
 }
 
@@ -327,6 +334,7 @@ void CheckSameFleet(const FleetInterval& a, const FleetInterval& b) {
   CHECK(a.outstanding == b.outstanding);
   CHECK(a.waiting == b.waiting);
   CHECK(a.oldest_age == b.oldest_age);
+  CHECK(a.held == b.held);
 }
 
 }  // namespace muster::test

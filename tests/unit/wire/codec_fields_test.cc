@@ -149,6 +149,13 @@ v1::Histogram WireHistogram() {
   return ToProto(SomeHistogram());
 }
 
+// Large enough to travel packed.
+v1::Histogram PackedHistogram() {
+  Histogram h;
+  for (uint64_t value = 1'000; value < 1'500; ++value) h.Record(value);
+  return ToProto(h.Encode());
+}
+
 v1::KindDelta FullKindDelta() {
   v1::KindDelta kind;
   kind.set_kind(v1::OP_KIND_READ);
@@ -157,7 +164,7 @@ v1::KindDelta FullKindDelta() {
   kind.set_bytes(7 * 4096);
   *kind.mutable_response() = WireHistogram();
   *kind.mutable_wait() = WireHistogram();
-  *kind.mutable_service() = WireHistogram();
+  *kind.mutable_service() = PackedHistogram();
   *kind.mutable_unfinished() = WireHistogram();
   v1::ErrorDelta* error = kind.add_errors();
   error->set_outcome(v1::OUTCOME_TIMEOUT);
@@ -190,7 +197,20 @@ v1::IntervalDelta FullInterval() {
   initiator->set_time_full_ns(44);
   *initiator->add_kinds() = FullKindDelta();
   *initiator->mutable_lateness() = WireHistogram();
+  initiator->set_held(true);
   return delta;
+}
+
+v1::HeldHistograms FullHeld() {
+  v1::HeldHistograms held;
+  held.set_initiator(3);
+  held.set_first_interval(4);
+  held.set_last_interval(9);
+  held.set_intervals(5);
+  held.set_drain(true);
+  *held.mutable_kind() = FullKindDelta();
+  *held.mutable_lateness() = WireHistogram();
+  return held;
 }
 
 v1::PhaseTotals FullTotals() {
@@ -277,6 +297,10 @@ TEST_CASE("every field of a report is carried") {
   FieldWalk interval(Trip<v1::IntervalDelta>());
   interval.Walk(FullInterval());
   RequireAllVisited(*v1::IntervalDelta::descriptor(), interval.visited());
+
+  FieldWalk held(Trip<v1::HeldHistograms>());
+  held.Walk(FullHeld());
+  RequireAllVisited(*v1::HeldHistograms::descriptor(), held.visited());
 
   FieldWalk totals(Trip<v1::PhaseTotals>());
   totals.Walk(FullTotals());

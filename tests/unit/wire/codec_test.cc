@@ -90,6 +90,34 @@ TEST_CASE("histograms of another layout or with impossible sums are refused") {
   CHECK(refused([](v1::Histogram& h) { h.set_count(0); }));
 }
 
+TEST_CASE("long counter payloads travel packed, and packed ones are checked") {
+  Histogram histogram;
+  for (uint64_t value = 5'000; value < 6'000; ++value) histogram.Record(value);
+  const EncodedHistogram sent = histogram.Encode();
+  const v1::Histogram good = ToProto(sent);
+  CHECK(good.counts().empty());
+  CHECK(good.packed().size() < sent.counts.size());
+  REQUIRE(FromProto(good).ok());
+  CHECK(*FromProto(good) == sent);
+  v1::Histogram plain = good;
+  plain.clear_packed();
+  plain.set_counts(sent.counts);
+  CHECK(*FromProto(plain) == sent);
+  v1::Histogram both = good;
+  both.set_counts(sent.counts);
+  CHECK(CodeOf(FromProto(both).status()) == "MESSAGE_INVALID");
+  v1::Histogram none = good;
+  none.set_count(0);
+  CHECK(CodeOf(FromProto(none).status()) == "MESSAGE_INVALID");
+  v1::Histogram cut = good;
+  cut.mutable_packed()->pop_back();
+  CHECK(CodeOf(FromProto(cut).status()) == "HISTOGRAM_CORRUPT");
+  // What cannot be read is sent as it is: who merges it says so.
+  EncodedHistogram broken = sent;
+  broken.counts.push_back('\x80');
+  CHECK(ToProto(broken).counts() == broken.counts);
+}
+
 TEST_CASE("an empty histogram is left out and comes back empty") {
   IntervalDelta delta;
   delta.initiators.push_back({.initiator = 1, .kinds = {{.kind = OpKind::kFlush}}});
