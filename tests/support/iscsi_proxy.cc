@@ -76,10 +76,6 @@ void ResetAndClose(int fd) {
 
 }  // namespace
 
-struct IscsiProxy::State {
-  std::list<Connection> connections;
-};
-
 IscsiProxy::IscsiProxy(uint16_t target_port, bool digest) : target_port_(target_port), digest_(digest) {
   listen_fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -123,20 +119,24 @@ void IscsiProxy::FlipNextAnswer() {
 void IscsiProxy::FlipNextRequest() {
   flip_request_ = true;
 }
+void IscsiProxy::AnswerNext(uint32_t count, uint8_t status) {
+  status_ = status;
+  replace_ = count;
+}
 void IscsiProxy::Reset() {
   reset_ = true;
   Wake();
 }
 
 void IscsiProxy::Run() {
-  State state;
+  std::list<Connection> connections;
   std::vector<char> buffer(1 << 20);
   const SteadyClock clock;
   while (!stop_) {
     std::vector<pollfd> set = {{listen_fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
     std::vector<Direction*> of = {nullptr, nullptr};
     Nanos next = clock.Now() + kSecond;
-    for (Connection& c : state.connections) {
+    for (Connection& c : connections) {
       for (Direction* d : {&c.up, &c.down}) {
         if (!d->ended && d->queued < kMostBuffered) {
           set.push_back({d->from, POLLIN, 0});
@@ -156,11 +156,11 @@ void IscsiProxy::Run() {
     eventfd_t ignored = 0;
     eventfd_read(wake_fd_, &ignored);
     if (reset_.exchange(false)) {
-      for (Connection& c : state.connections) {
+      for (Connection& c : connections) {
         ResetAndClose(c.up.from);
         ResetAndClose(c.up.to);
       }
-      state.connections.clear();
+      connections.clear();
     } else {
       for (size_t i = 2; i < set.size(); ++i) {
         Direction& d = *of[i];
@@ -178,7 +178,7 @@ void IscsiProxy::Run() {
       }
     }
     uint32_t held = 0;
-    for (auto c = state.connections.begin(); c != state.connections.end();) {
+    for (auto c = connections.begin(); c != connections.end();) {
       for (Direction* d : {&c->up, &c->down}) {
         const bool down = d == &c->down;
         for (size_t size = PduBytes(d->partial, digest_); size != 0 && d->partial.size() >= size;
@@ -189,6 +189,10 @@ void IscsiProxy::Run() {
           // Bit 0 of byte 9: in the LUN field, which no length depends on.
           if (opcode != 0x03 && opcode != 0x23 && (down ? flip_answer_ : flip_request_).exchange(false)) {
             pdu.bytes[9] = static_cast<char>(pdu.bytes[9] ^ 1);
+          }
+          if (down && opcode == 0x21 && DataBytes(pdu.bytes) == 0 && replace_ > 0) {
+            --replace_;
+            pdu.bytes[3] = static_cast<char>(status_.load());
           }
           d->queued += size;
           d->queue.push_back(std::move(pdu));
@@ -232,7 +236,7 @@ void IscsiProxy::Run() {
       if ((c->up.shut && c->down.shut) || (c->up.ended && c->up.queue.empty())) {
         close(c->up.from);
         close(c->up.to);
-        c = state.connections.erase(c);
+        c = connections.erase(c);
       } else {
         ++c;
       }
@@ -254,11 +258,11 @@ void IscsiProxy::Run() {
     SetUp(initiator);
     SetUp(target);
     ++accepted_;
-    Connection& c = state.connections.emplace_back();
+    Connection& c = connections.emplace_back();
     c.up.from = c.down.to = initiator;
     c.up.to = c.down.from = target;
   }
-  for (Connection& c : state.connections) {
+  for (Connection& c : connections) {
     close(c.up.from);
     close(c.up.to);
   }

@@ -1,7 +1,6 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <thread>
 
 #include "common/base/clock.h"
@@ -28,12 +27,13 @@ class IscsiProxy {
   // One bit of the next header after a login is turned over, on its way to the initiator or to the target.
   void FlipNextAnswer();
   void FlipNextRequest();
+  // The status of the next `count` SCSI responses (of commands without read data) is replaced: the command was done.
+  void AnswerNext(uint32_t count, uint8_t status);
   // Both sides of every connection get a reset.
   void Reset();
   uint32_t accepted() const { return accepted_; }
 
  private:
-  struct State;
   void Run();
   void Wake();
 
@@ -44,7 +44,8 @@ class IscsiProxy {
   int wake_fd_ = -1;
   std::atomic<bool> stop_{false}, reset_{false}, hold_{false}, flip_answer_{false}, flip_request_{false};
   std::atomic<Nanos> delay_{0};
-  std::atomic<uint32_t> credits_{0}, held_{0}, accepted_{0};
+  std::atomic<uint8_t> status_{0};
+  std::atomic<uint32_t> replace_{0}, credits_{0}, held_{0}, accepted_{0};
   std::thread thread_;
 };
 

@@ -1,6 +1,8 @@
 #include "agent/backend/iscsi/tap.h"
 
 #include <netinet/in.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -71,6 +73,7 @@ TapScope::~TapScope() {
 extern "C" {
 
 int __real_connect(int fd, const sockaddr* address, socklen_t bytes);
+ssize_t __real_writev(int fd, const iovec* vectors, int count);
 int __real_iscsi_process_pdu(iscsi_context* context, iscsi_in_pdu* in);
 int __real_iscsi_reconnect(iscsi_context* context);
 
@@ -93,6 +96,14 @@ int __wrap_connect(int fd, const sockaddr* address, socklen_t bytes) {
   // Bound, yet not to be had for this destination: somebody else's connection has the same four numbers.
   if (result != 0 && (errno == EADDRNOTAVAIL || errno == EADDRINUSE)) tap->bind_errno = errno;
   return result;
+}
+
+ssize_t __wrap_writev(int fd, const iovec* vectors, int count) {
+  if (muster::current_tap == nullptr) return __real_writev(fd, vectors, count);
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(vectors);
+  message.msg_iovlen = static_cast<size_t>(count);
+  return sendmsg(fd, &message, MSG_NOSIGNAL);
 }
 
 int __wrap_iscsi_process_pdu(iscsi_context* context, iscsi_in_pdu* in) {

@@ -6,10 +6,11 @@
 
 namespace muster {
 
-// What libiscsi 1.19 does not tell, taken at the link: three of its calls are wrapped (-Wl,--wrap) and, while a tap is
-// set on the calling thread, reported to it; without one they pass through.
+// What libiscsi 1.19 does not tell or do, taken at the link: four of its calls are wrapped (-Wl,--wrap) and, while a
+// tap is set on the calling thread, reported to it; without one they pass through.
 //
 // - connect: bind(2) to a source address and port before it, which libiscsi has no call for.
+// - writev: write data goes out without SIGPIPE, which a connection the target has closed would raise.
 // - iscsi_process_pdu, the one way of every PDU from the socket: ExpCmdSN and MaxCmdSN (RFC 7143 3.2.2.1: a command may
 //   go out while CmdSN <= MaxCmdSN), the status and the text keys of login responses (11.13), reasons of Reject
 //   (11.17). The layout of its argument is that of 1.19; CMake accepts no other version.
