@@ -152,6 +152,8 @@ TEST_CASE("a reset on the way") {
   load.Drain();
   CHECK(load.Count(IoOutcome::kOk) + load.Count(IoOutcome::kIo) == load.ended);
   CHECK(proxy.accepted() == 6);
+  CHECK(proxy.transfers() <= load.accepted);  // nothing was sent twice
+  CHECK(proxy.transfers() >= load.Count(IoOutcome::kOk));
 }
 
 TEST_CASE("delayed answers") {
