@@ -169,11 +169,13 @@ void IscsiLink::UpdateWait() {
   const int fd = session_.fd();
   if (fd < 0 || epoll_fd_ < 0) return;        // a closed descriptor leaves the set by itself
   const uint32_t events = session_.events();  // POLLIN and POLLOUT have the values of EPOLLIN and EPOLLOUT
-  const bool known = session_.generation() == watched_socket_;
+  // iSER changes its descriptor within a login.
+  const bool known = session_.generation() == watched_socket_ && fd == watched_fd_;
   if (__builtin_expect(known && events == watched_events_, 1)) return;
   epoll_event event{.events = events, .data = {.fd = fd}};
   epoll_ctl(epoll_fd_, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
   watched_socket_ = session_.generation();
+  watched_fd_ = fd;
   watched_events_ = events;
 }
 

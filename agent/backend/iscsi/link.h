@@ -79,6 +79,7 @@ class IscsiLink {
   int event_fd_ = -1;
   bool event_raised_ = false;
   uint32_t watched_socket_ = 0;  // IscsiSession::generation
+  int watched_fd_ = -1;
   uint32_t watched_events_ = 0;
 };
 

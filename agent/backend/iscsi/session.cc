@@ -325,9 +325,15 @@ void IscsiSession::FollowRedirect() {
 
 void IscsiSession::Step() {
   switch (phase_) {
-    case Phase::kUp:
-      Service(sending() ? POLLIN | POLLOUT : POLLIN);
+    case Phase::kUp: {
+      int events = sending() ? POLLIN | POLLOUT : POLLIN;
+      if (spec_.transport == IscsiTransport::kIser) {  // its completion channel blocks when nothing is there
+        pollfd p{.fd = fd(), .events = POLLIN, .revents = 0};
+        if (poll(&p, 1, 0) <= 0) events &= ~POLLIN;
+      }
+      Service(events);
       break;
+    }
     case Phase::kConnecting:
       StepConnecting();
       if (phase_ == Phase::kLogin) StepLogin();

@@ -1,5 +1,5 @@
-// The closed loop through muster's Backend interface, driven as the engine drives it: reap, stamp, record, refill,
-// stamp, one Submit, and a wait when nothing has finished.
+// The closed loop through muster's Backend interface, driven as the engine drives it: wait, reap, stamp, record,
+// refill, stamp, one Submit.
 #include <cstdlib>
 #include <numeric>
 #include <vector>
@@ -50,13 +50,12 @@ void Run(const IscsiLoopOptions& options) {
     for (size_t i = 0; i < refills; ++i) issued[refill[i]] = now;
     std::span<const IoOp> left(ops.data(), refills);
     size_t n = 0;
-    for (;;) {
+    do {
       left = left.subspan(backend->Submit(left, now));
-      n = backend->Reap(done, now);
-      if (n > 0) break;
       backend->WaitUntil(end + kSecond);
       now = clock.Now();
-    }
+      n = backend->Reap(done, now);
+    } while (n == 0);
     // What was not taken is offered again with the next batch.
     size_t kept = 0;
     for (const IoOp& op : left) refill[kept++] = static_cast<uint32_t>(op.tag);
