@@ -106,8 +106,10 @@ class IscsiBackend final : public Backend {
     if (!link_.up()) return 0;
     size_t accepted = 0;
     while (accepted < ops.size() && outstanding_ < capacity_ && MayAccept(ops[accepted])) {
+      session_.ExpectMore(accepted + 1 < ops.size() && outstanding_ + 1 < capacity_);
       Accept(ops[accepted++]);
     }
+    session_.ExpectMore(false);
     if (__builtin_expect(link_.broken(), 0)) LoseConnection();
     if (__builtin_expect(ready_count_ > 0, 0)) link_.RaiseEvent();
     link_.UpdateWait();

@@ -4,6 +4,7 @@
 #include <iscsi/iscsi.h>
 #include <iscsi/scsi-lowlevel.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -382,6 +383,15 @@ bool IscsiSession::Send(uint32_t id, const Cdb& cdb, uint16_t lun, uint8_t* data
   impl.numbered = true;
   Flush();
   return true;
+}
+
+void IscsiSession::ExpectMore(bool more) {
+  LibiscsiTap& tap = impl_->tap;
+  tap.more = more;
+  if (more || !tap.unpushed || phase_ != Phase::kUp || spec_.transport != IscsiTransport::kTcp) return;
+  const int on = 1;
+  setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // sends what waits, even where it is on already
+  tap.unpushed = false;
 }
 
 void IscsiSession::Flush() {

@@ -73,6 +73,7 @@ TapScope::~TapScope() {
 extern "C" {
 
 int __real_connect(int fd, const sockaddr* address, socklen_t bytes);
+ssize_t __real_send(int fd, const void* data, size_t bytes, int flags);
 ssize_t __real_writev(int fd, const iovec* vectors, int count);
 int __real_iscsi_process_pdu(iscsi_context* context, iscsi_in_pdu* in);
 int __real_iscsi_reconnect(iscsi_context* context);
@@ -98,12 +99,25 @@ int __wrap_connect(int fd, const sockaddr* address, socklen_t bytes) {
   return result;
 }
 
+ssize_t __wrap_send(int fd, const void* data, size_t bytes, int flags) {
+  muster::LibiscsiTap* const tap = muster::current_tap;
+  if (tap == nullptr) return __real_send(fd, data, bytes, flags);
+  // The library sends 48 bytes of header, or 52 with the digest, and data that is not its own after it.
+  const auto* const header = static_cast<const unsigned char*>(data);
+  const bool data_follows = (bytes == 48 || bytes == 52) &&
+                            ((header[0] & 0x3f) == 0x01 || (header[0] & 0x3f) == 0x05) &&
+                            (header[5] | header[6] | header[7]) != 0;
+  tap->unpushed = tap->more || data_follows;
+  return __real_send(fd, data, bytes, flags | (tap->unpushed ? MSG_MORE : 0));
+}
+
 ssize_t __wrap_writev(int fd, const iovec* vectors, int count) {
   if (muster::current_tap == nullptr) return __real_writev(fd, vectors, count);
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(vectors);
   message.msg_iovlen = static_cast<size_t>(count);
-  return sendmsg(fd, &message, MSG_NOSIGNAL);
+  muster::current_tap->unpushed = muster::current_tap->more;
+  return sendmsg(fd, &message, MSG_NOSIGNAL | (muster::current_tap->more ? MSG_MORE : 0));
 }
 
 int __wrap_iscsi_process_pdu(iscsi_context* context, iscsi_in_pdu* in) {

@@ -6,10 +6,13 @@
 
 namespace muster {
 
-// What libiscsi 1.19 does not tell or do, taken at the link: four of its calls are wrapped (-Wl,--wrap) and, while a
+// What libiscsi 1.19 does not tell or do, taken at the link: five of its calls are wrapped (-Wl,--wrap) and, while a
 // tap is set on the calling thread, reported to it; without one they pass through.
 //
 // - connect: bind(2) to a source address and port before it, which libiscsi has no call for.
+// - send: a header whose data follows by writev, and a command that others follow at once (`more`), wait in the socket
+// for
+//   what comes next, so that a batch is few segments and one wake-up of the target, not one each.
 // - writev: write data goes out without SIGPIPE, which a connection the target has closed would raise.
 // - iscsi_process_pdu, the one way of every PDU from the socket: ExpCmdSN and MaxCmdSN (RFC 7143 3.2.2.1: a command may
 //   go out while CmdSN <= MaxCmdSN), the status and the text keys of login responses (11.13), reasons of Reject
@@ -22,6 +25,9 @@ struct LibiscsiTap {
   socklen_t source_bytes = 0;
   bool source_port_given = false;
   int bind_errno = 0;  // of a bind that failed; the connect was not tried then
+
+  bool more = false;      // another command follows within this call of the user
+  bool unpushed = false;  // the last send left something waiting for the next
 
   bool answered = false;  // a PDU has come in: the two numbers below are valid
   uint32_t exp_cmd_sn = 0;
