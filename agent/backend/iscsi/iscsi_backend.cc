@@ -98,6 +98,9 @@ class IscsiBackend final : public Backend {
       d.parameters.emplace_back(fmt::format("LUN {} bytes a command", facts_[i].lun),
                                 fmt::format("{}", geometry_[i].max_transfer));
     }
+    if (!link_.last_failure().ok()) {
+      d.parameters.emplace_back("last failed reconnect", FormatError(link_.last_failure()));
+    }
     return d;
   }
 

@@ -98,10 +98,11 @@ void IscsiLink::StartLogin(Nanos now) {
   login_deadline_ = now + spec_.login_timeout;
   state_ = State::kLogin;
   session_.SetHandler(Answered, this);
-  if (!session_.Start(portal_).ok()) FailLogin(now);
+  if (absl::Status started = session_.Start(portal_); !started.ok()) FailLogin(now, std::move(started));
 }
 
-void IscsiLink::FailLogin(Nanos now) {
+void IscsiLink::FailLogin(Nanos now, absl::Status why) {
+  last_failure_ = std::move(why);
   ++counters_.failed_attempts;
   session_.Drop();
   state_ = State::kWaiting;
@@ -117,7 +118,8 @@ void IscsiLink::Answered(void* self, uint32_t /*id*/, const ScsiAnswer& answer) 
 
 void IscsiLink::DriveLogin(Nanos now) {
   session_.Step();
-  if (session_.phase() == IscsiSession::Phase::kLost || now >= login_deadline_) return FailLogin(now);
+  if (session_.phase() == IscsiSession::Phase::kLost) return FailLogin(now, session_.failure());
+  if (now >= login_deadline_) return FailLogin(now, ConnectError(spec_, "the login was not answered in time"));
   if (session_.phase() != IscsiSession::Phase::kUp) return;
   if (state_ == State::kLogin) {
     state_ = State::kWaking;
@@ -143,7 +145,7 @@ void IscsiLink::DriveLogin(Nanos now) {
     }
     AskReady();
   }
-  if (session_.phase() == IscsiSession::Phase::kLost) FailLogin(now);
+  if (session_.phase() == IscsiSession::Phase::kLost) FailLogin(now, session_.failure());
 }
 
 void IscsiLink::AskReady() {

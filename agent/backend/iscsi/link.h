@@ -35,6 +35,9 @@ class IscsiLink {
   // Portal, names and what the first login agreed on.
   const std::vector<std::pair<std::string, std::string>>& parameters() const { return parameters_; }
 
+  // Why the last attempt to log in again failed; OK if none did.
+  const absl::Status& last_failure() const { return last_failure_; }
+
   // Takes what has come, while up (and sends what waits), or goes on with the login.
   void Drive(Nanos now);
   // Ends the connection, whatever its state. The next login begins now, or after the backoff.
@@ -54,7 +57,7 @@ class IscsiLink {
 
   static void Answered(void* self, uint32_t id, const ScsiAnswer& answer);
   void StartLogin(Nanos now);
-  void FailLogin(Nanos now);
+  void FailLogin(Nanos now, absl::Status why);
   void DriveLogin(Nanos now);
   void AskReady();
 
@@ -70,6 +73,7 @@ class IscsiLink {
   Nanos login_at_ = kNever;
   Nanos login_deadline_ = kNever;
   Nanos backoff_ = 0;
+  absl::Status last_failure_;
   size_t lun_ = 0;  // whose unit attentions are being taken
   int tries_ = 0;
   bool answered_ = false;
