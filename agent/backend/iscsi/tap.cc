@@ -24,7 +24,6 @@ namespace {
 
 constexpr size_t kMaxLoginKeys = 8192;
 constexpr uint8_t kLoginResponse = 0x23;
-constexpr uint8_t kReject = 0x3f;
 
 thread_local LibiscsiTap* current_tap = nullptr;
 
@@ -125,11 +124,8 @@ int __wrap_iscsi_process_pdu(iscsi_context* context, iscsi_in_pdu* in) {
   if (tap == nullptr) return __real_iscsi_process_pdu(context, in);
   const uint8_t opcode = in->hdr[0] & 0x3f;
   if (__builtin_expect(opcode == muster::kLoginResponse, 0)) {
-    tap->login_answered = true;
     tap->login_status = static_cast<uint16_t>(in->hdr[36] << 8 | in->hdr[37]);
     muster::KeepLoginKeys(*tap, *in);
-  } else if (__builtin_expect(opcode == muster::kReject, 0)) {
-    tap->reject_reason = in->hdr[2];
   }
   const int result = __real_iscsi_process_pdu(context, in);
   // Numbers of a header that did not pass its digest are not believed, nor those of a refused login (11.13.5).

@@ -11,14 +11,12 @@ namespace muster {
 //
 // - connect: bind(2) to a source address and port before it, which libiscsi has no call for.
 // - send: a header whose data follows by writev, and a command that others follow at once (`more`), wait in the socket
-// for
-//   what comes next, so that a batch is few segments and one wake-up of the target, not one each.
+//   for what comes next, so that a batch is few segments and one wake-up of the target, not one each.
 // - writev: write data goes out without SIGPIPE, which a connection the target has closed would raise.
 // - iscsi_process_pdu, the one way of every PDU from the socket: ExpCmdSN and MaxCmdSN (RFC 7143 3.2.2.1: a command may
-//   go out while CmdSN <= MaxCmdSN), the status and the text keys of login responses (11.13), reasons of Reject
-//   (11.17). The layout of its argument is that of 1.19; CMake accepts no other version.
-// - iscsi_reconnect, which libiscsi calls when a connection is lost, from inside iscsi_service: here it must not
-// happen.
+//   go out while CmdSN <= MaxCmdSN), the status and the text keys of login responses (11.13). The layout of its
+//   argument is that of 1.19; CMake accepts no other version.
+// - iscsi_reconnect, which libiscsi calls inside iscsi_service when a connection is lost: here it must not happen.
 struct LibiscsiTap {
   // Bound to before a connect if its family is not AF_UNSPEC.
   sockaddr_storage source{};
@@ -36,12 +34,10 @@ struct LibiscsiTap {
   uint32_t largest_window = 0;
   bool measure_window = false;
 
-  bool login_answered = false;
   uint16_t login_status = 0;  // class << 8 | detail of the last login response
   std::string login_keys;     // "Key=Value\0..." of all login responses, at most 8 KiB, without CHAP's
 
-  uint8_t reject_reason = 0;  // of the last Reject, 0: none
-  bool lost = false;          // the library wanted to reconnect
+  bool lost = false;  // the library wanted to reconnect
 };
 
 // Sets the tap of this thread for its lifetime, and restores the one before.
