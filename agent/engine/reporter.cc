@@ -9,6 +9,7 @@
 namespace muster {
 namespace {
 
+constexpr size_t kMostConnections = 4096;  // told one by one, as the message allows
 constexpr Nanos kLongestNap = 20 * kMillisecond;
 
 std::vector<std::vector<uint32_t>> SlotsOf(const EngineShared& shared) {
@@ -206,6 +207,9 @@ PhaseTotals Reporter::MakeTotals() {
     }
     const WorkerState& worker = *shared_->workers[w];
     if (!started_ || worker.loop == nullptr) continue;
+    if (totals.connections.size() + worker.connections.size() <= kMostConnections) {
+      totals.connections.insert(totals.connections.end(), worker.connections.begin(), worker.connections.end());
+    }
     const LoopResult& result = worker.loop->result();
     totals.poisoned = totals.poisoned || result.poisoned;
     totals.straggle_count += result.straggle_count;

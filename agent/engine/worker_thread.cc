@@ -68,6 +68,18 @@ class WorkerThread {
     Drive(loop);
   }
 
+  // What the connections went through, before they are gone.
+  void TakeTotals() {
+    if (!state_.plan.connections || shared_.control.orphaned.load()) return;
+    for (size_t i = 0; i < state_.backends.size(); ++i) {
+      const LanePlan& lane = state_.plan.lanes[i];
+      state_.connections.push_back({.initiator = lane.initiator,
+                                    .connection = lane.connection,
+                                    .down = state_.backends[i]->down_time(),
+                                    .counters = state_.backends[i]->Counters()});
+    }
+  }
+
   void Close() {
     bool leaked = false;
     for (std::unique_ptr<Backend>& backend : state_.backends) {
@@ -182,6 +194,7 @@ void RunWorker(const std::shared_ptr<EngineShared>& shared, uint32_t index, Nano
   }
   shared->changed.notify_all();
   if (ok) worker.Run();
+  if (ok) worker.TakeTotals();
   worker.Close();
   state.finished.store(true, std::memory_order_release);
   {

@@ -61,6 +61,7 @@ struct WorkerState {
   std::vector<BackendDescription> descriptions;    // after `opened`, by lane
   // Nanos between the start and the first look at the clock after it; -1 before.
   std::atomic<Nanos> wake_lateness{-1};
+  std::vector<ConnectionTotals> connections;  // after `finished`
   std::atomic<bool> finished{false};  // the loop has ended; its result and recorder can be read
 };
 

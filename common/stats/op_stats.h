@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -106,8 +107,18 @@ struct StraggleOp {
   Nanos final_age = 0;   // when it ended, or at the drain deadline
   bool ended = false;
 };
+// What one connection of an initiator went through over a phase.
+struct ConnectionTotals {
+  uint32_t initiator = 0;
+  uint32_t connection = 0;  // of the initiator, from 0
+  Nanos down = 0;           // without a connection: no operation was issued
+  std::vector<std::pair<std::string, uint64_t>> counters;  // by name; those of durations end in " ns"
+  bool operator==(const ConnectionTotals&) const = default;
+};
+
 struct PhaseTotals {
   std::vector<InitiatorTotals> initiators;
+  std::vector<ConnectionTotals> connections;  // targets reached over connections only; at most 4096
   uint64_t straggle_count = 0;         // all operations outstanding at the end
   std::vector<StraggleOp> stragglers;  // the oldest 256 of them
   uint64_t last_sequence = 0;          // of the reports that belong to this phase

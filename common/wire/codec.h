@@ -32,6 +32,8 @@ v1::IntervalDelta ToProto(const IntervalDelta& delta);
 absl::StatusOr<IntervalDelta> FromProto(const v1::IntervalDelta& delta);
 v1::HeldHistograms ToProto(const HeldHistograms& held);
 absl::StatusOr<HeldHistograms> FromProto(const v1::HeldHistograms& held);
+v1::ConnectionTotals ToProto(const ConnectionTotals& totals);
+ConnectionTotals FromProto(const v1::ConnectionTotals& totals);
 v1::PhaseTotals ToProto(const PhaseTotals& totals);
 absl::StatusOr<PhaseTotals> FromProto(const v1::PhaseTotals& totals);
 

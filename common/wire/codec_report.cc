@@ -184,6 +184,29 @@ absl::StatusOr<HeldHistograms> FromProto(const v1::HeldHistograms& held) {
   return out;
 }
 
+v1::ConnectionTotals ToProto(const ConnectionTotals& totals) {
+  v1::ConnectionTotals out;
+  out.set_initiator(totals.initiator);
+  out.set_connection(totals.connection);
+  out.set_down_ns(totals.down);
+  for (const auto& [name, value] : totals.counters) {
+    v1::ConnectionCounter* counter = out.add_counters();
+    counter->set_name(name);
+    counter->set_value(value);
+  }
+  return out;
+}
+
+ConnectionTotals FromProto(const v1::ConnectionTotals& totals) {
+  ConnectionTotals out{
+      .initiator = totals.initiator(), .connection = totals.connection(), .down = totals.down_ns(), .counters = {}};
+  out.counters.reserve(totals.counters_size());
+  for (const v1::ConnectionCounter& counter : totals.counters()) {
+    out.counters.emplace_back(counter.name(), counter.value());
+  }
+  return out;
+}
+
 v1::PhaseTotals ToProto(const PhaseTotals& totals) {
   v1::PhaseTotals out;
   for (const InitiatorTotals& initiator : totals.initiators) {
@@ -215,6 +238,7 @@ v1::PhaseTotals ToProto(const PhaseTotals& totals) {
   out.set_last_interval(totals.last_interval);
   out.set_overloaded(totals.overloaded);
   out.set_poisoned(totals.poisoned);
+  for (const ConnectionTotals& connection : totals.connections) *out.add_connections() = ToProto(connection);
   return out;
 }
 
@@ -249,6 +273,10 @@ absl::StatusOr<PhaseTotals> FromProto(const v1::PhaseTotals& totals) {
                               .age_at_end = s.age_at_end_ns(),
                               .final_age = s.final_age_ns(),
                               .ended = s.ended()});
+  }
+  for (const v1::ConnectionTotals& connection : totals.connections()) {
+    MUSTER_RETURN_IF_ERROR(CheckInitiator(connection.initiator()));
+    out.connections.push_back(FromProto(connection));
   }
   out.last_sequence = totals.last_sequence();
   out.last_interval = totals.last_interval();

@@ -66,6 +66,7 @@ struct StepFigures {
   // came merged over the window. `held_uncounted`: of them, beside `held`, those of intervals that do not count for
   // rates, though their latencies are in the merged histograms. `held_owed`: histograms that never came.
   uint64_t held = 0, held_uncounted = 0, held_owed = 0;
+  std::vector<ConnectionTotals> connections;  // of the phase, by initiator and connection
   absl::Status sums_error;  // SUMS_MISMATCH naming agent, initiator, kind and both values; OK when all add up
 };
 

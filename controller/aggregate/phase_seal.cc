@@ -124,11 +124,15 @@ StepFigures PhaseAggregator::Seal(int64_t last_interval) {
     out.straggle_count += agent.totals->straggle_count;
     out.overloaded = out.overloaded || agent.totals->overloaded;
     out.poisoned = out.poisoned || agent.totals->poisoned;
+    out.connections.insert(out.connections.end(), agent.totals->connections.begin(), agent.totals->connections.end());
     for (const StraggleOp& op : agent.totals->stragglers) {
       out.stragglers.push_back(op);
       out.straggle_oldest = std::max(out.straggle_oldest, op.final_age);
     }
   }
+  std::sort(out.connections.begin(), out.connections.end(), [](const ConnectionTotals& a, const ConnectionTotals& b) {
+    return std::pair(a.initiator, a.connection) < std::pair(b.initiator, b.connection);
+  });
   std::stable_sort(out.stragglers.begin(), out.stragglers.end(),
                    [](const StraggleOp& a, const StraggleOp& b) { return a.final_age > b.final_age; });
   if (out.stragglers.size() > kMaxStragglers) out.stragglers.resize(kMaxStragglers);

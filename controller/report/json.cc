@@ -224,6 +224,15 @@ void AddFigures(const StepFigures& f, bool counters, Json& out) {
   out["sums_error"] = f.sums_error.ok() ? Json(nullptr) : Json(FormatError(f.sums_error));
   out["edge_error_ns"] = f.edge_error;
   out["stamp_error_ns"] = f.stamp_error;
+  out["connections"] = Json::array();
+  for (const ConnectionTotals& connection : f.connections) {
+    Json counters = Json::object();
+    for (const auto& [name, value] : connection.counters) counters[name] = value;
+    out["connections"].push_back({{"initiator", connection.initiator},
+                                  {"connection", connection.connection},
+                                  {"down_ns", connection.down},
+                                  {"counters", std::move(counters)}});
+  }
   out["poll_gap_max_ns"] = f.poll_gap_max;
   out["cpu_share"] = f.cpu_share;
   out["hiccup"] = LatencyJson(f.hiccup, counters);

@@ -5,6 +5,7 @@
 
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "common/stats/native_code.h"
 #include "controller/report/cells.h"
 #include "controller/report/derived.h"
 #include "controller/report/sparkline.h"
@@ -158,7 +159,7 @@ std::string ErrorsText(const StepFigures& figures) {
   Table table({{"failed", Align::kLeft}, {"class", Align::kLeft}, {"code"}, {"count"}, {"mean"}, {"max"}}, "  ");
   for (const ErrorFigures& error : figures.errors) {
     table.Add({std::string(OpKindName(error.kind)), std::string(OutcomeName(error.outcome)),
-               std::to_string(error.native_code), CountCell(static_cast<double>(error.count)),
+               NativeCodeText(error.native_code), CountCell(static_cast<double>(error.count)),
                LatencyCell(error.response, error.response.moments().Mean()),
                LatencyCell(error.response, static_cast<double>(error.response.moments().max))});
   }
@@ -170,6 +171,36 @@ std::string MissingText(const StepFigures& figures) {
   const size_t shown = std::min(figures.missing.size(), kMissingShown);
   for (size_t i = 0; i < shown; ++i) out += "  missing: " + Printable(figures.missing[i]) + "\n";
   if (figures.missing_count > shown) out += fmt::format("  missing: {} more\n", figures.missing_count - shown);
+  return out;
+}
+
+// The connections' counters summed over the fleet; of windows the extremes. Per connection they are in the JSON.
+std::string ConnectionsText(const StepFigures& figures) {
+  if (figures.connections.empty()) return "";
+  std::vector<std::pair<std::string, uint64_t>> sums;
+  Nanos down = 0;
+  for (const ConnectionTotals& connection : figures.connections) {
+    down += connection.down;
+    for (const auto& [name, value] : connection.counters) {
+      const auto at = std::find_if(sums.begin(), sums.end(), [&](const auto& sum) { return sum.first == name; });
+      if (at == sums.end()) {
+        sums.emplace_back(name, value);
+      } else if (name.starts_with("smallest")) {
+        at->second = std::min(at->second, value);
+      } else if (name.starts_with("largest")) {
+        at->second = std::max(at->second, value);
+      } else {
+        at->second += value;
+      }
+    }
+  }
+  std::string out = fmt::format("  connections: {}, down {} in all\n", figures.connections.size(),
+                                FormatLatency(static_cast<double>(down)));
+  for (const auto& [name, value] : sums) {
+    out += name.ends_with(" ns") ? Printable(fmt::format("    {}: {}\n", name.substr(0, name.size() - 3),
+                                                         FormatLatency(static_cast<double>(value))))
+                                 : Printable(fmt::format("    {}: {}\n", name, value));
+  }
   return out;
 }
 
@@ -251,7 +282,7 @@ std::string StepText(const StepResult& result, const std::vector<SparkPoint>& po
     out += ResponseTable(figures) + "\n" + PartsTable(figures) + "\n" + DepthTable(figures) + "\n";
   }
   for (const std::string& block : {ChecksText(result), ErrorsText(figures), MissingText(figures), HeldText(figures),
-                                   StragglersText(figures), PrecisionText(result)}) {
+                                   ConnectionsText(figures),                                   StragglersText(figures), PrecisionText(result)}) {
     if (!block.empty()) out += block + "\n";
   }
   for (const auto& line : FactLines(result.facts)) out += Printable("  " + line) + "\n";

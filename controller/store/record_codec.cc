@@ -118,6 +118,7 @@ void EncodeFigures(const StepFigures& figures, v1::StepResult& out) {
   out.set_held(figures.held);
   out.set_held_uncounted(figures.held_uncounted);
   out.set_held_owed(figures.held_owed);
+  for (const ConnectionTotals& connection : figures.connections) *out.add_connections() = ToProto(connection);
   if (!figures.sums_error.ok()) *out.mutable_sums_error() = ToProto(figures.sums_error);
 }
 
@@ -156,6 +157,7 @@ absl::Status DecodeFigures(const v1::StepResult& in, StepFigures& out) {
   out.held = in.held();
   out.held_uncounted = in.held_uncounted();
   out.held_owed = in.held_owed();
+  for (const v1::ConnectionTotals& connection : in.connections()) out.connections.push_back(FromProto(connection));
   if (in.has_sums_error()) out.sums_error = FromProto(in.sums_error());
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "common/stats/native_code.h"
 
 namespace muster {
 namespace {
@@ -72,8 +73,8 @@ Check Errors(const StepFigures& figures) {
     }
     failed += error.count;
     if (classes.size() < kNamed) {
-      classes.push_back(fmt::format("{} {} {} (code {})", error.count, OpKindName(error.kind),
-                                    OutcomeName(error.outcome), error.native_code));
+      classes.push_back(fmt::format("{} {} {} ({})", error.count, OpKindName(error.kind),
+                                    OutcomeName(error.outcome), NativeCodeText(error.native_code)));
     }
   }
   std::string evidence = fmt::format("{} failed operations in the whole phase, limit 0", failed);
@@ -137,10 +138,33 @@ Check OperationAge(const StepFigures& figures, Nanos op_timeout) {
   return Make("operation_age", CheckOutcome::kPass, std::move(evidence));
 }
 
+// Only for targets that are reached over connections.
+Check Connections(const StepFigures& figures) {
+  Nanos down = 0;
+  std::vector<std::string> whose;
+  for (const ConnectionTotals& connection : figures.connections) {
+    if (connection.down == 0) continue;
+    down += connection.down;
+    if (whose.size() < kNamed) {
+      whose.push_back(fmt::format("initiator {} connection {}", connection.initiator, connection.connection));
+    }
+  }
+  if (down == 0) {
+    return Make("connections", CheckOutcome::kPass,
+                fmt::format("{} connections, none was down", figures.connections.size()));
+  }
+  return Make("connections", CheckOutcome::kWarn,
+              fmt::format("{} connections, down {} in all: {}", figures.connections.size(),
+                          FormatLatency(static_cast<double>(down)), fmt::join(whose, ", ")));
+}
+
 }  // namespace
 
 std::vector<Check> Evaluate(const StepFigures& figures, Nanos op_timeout) {
-  return {Sums(figures), Coverage(figures), Errors(figures), Intervals(figures), OperationAge(figures, op_timeout)};
+  std::vector<Check> checks = {Sums(figures), Coverage(figures), Errors(figures), Intervals(figures),
+                               OperationAge(figures, op_timeout)};
+  if (!figures.connections.empty()) checks.push_back(Connections(figures));
+  return checks;
 }
 
 bool AnyFailed(const std::vector<Check>& checks) {

@@ -190,6 +190,10 @@ void IscsiProxy::Run() {
           if (opcode != 0x03 && opcode != 0x23 && (down ? flip_answer_ : flip_request_).exchange(false)) {
             pdu.bytes[9] = static_cast<char>(pdu.bytes[9] ^ 1);
           }
+          const auto command = static_cast<uint8_t>(pdu.bytes[32]);
+          if (!down && opcode == 0x01 && (command == 0x28 || command == 0x2a || command == 0x88 || command == 0x8a)) {
+            ++transfers_;
+          }
           if (down && opcode == 0x21 && DataBytes(pdu.bytes) == 0 && replace_ > 0) {
             --replace_;
             pdu.bytes[3] = static_cast<char>(status_.load());

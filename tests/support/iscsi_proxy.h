@@ -32,6 +32,8 @@ class IscsiProxy {
   // Both sides of every connection get a reset.
   void Reset();
   uint32_t accepted() const { return accepted_; }
+  // READ and WRITE commands that have come from initiators.
+  uint64_t transfers() const { return transfers_; }
 
  private:
   void Run();
@@ -44,6 +46,7 @@ class IscsiProxy {
   int wake_fd_ = -1;
   std::atomic<bool> stop_{false}, reset_{false}, hold_{false}, flip_answer_{false}, flip_request_{false};
   std::atomic<Nanos> delay_{0};
+  std::atomic<uint64_t> transfers_{0};
   std::atomic<uint8_t> status_{0};
   std::atomic<uint32_t> replace_{0}, credits_{0}, held_{0}, accepted_{0};
   std::thread thread_;

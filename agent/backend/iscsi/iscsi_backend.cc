@@ -1,8 +1,6 @@
 #include "agent/backend/iscsi/iscsi_backend.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +9,7 @@
 
 #include "agent/backend/iscsi/counters.h"
 #include "agent/backend/iscsi/errors.h"
-#include "agent/backend/iscsi/inspect.h"
+#include "agent/backend/iscsi/link.h"
 #include "agent/backend/iscsi/op_plan.h"
 #include "agent/backend/iscsi/probe.h"
 #include "agent/backend/iscsi/session.h"
@@ -27,8 +25,6 @@ constexpr uint32_t kTcpTransfer = 1 << 20;     // as kernel initiators split
 constexpr uint32_t kIserTransfer = 256 << 10;  // libiscsi's iSER messages end at 512 KiB
 constexpr Nanos kFirstBusyDelay = kMillisecond;
 constexpr Nanos kLastBusyDelay = 100 * kMillisecond;
-constexpr int kMaxUnitAttentions = 8;  // in a row, of one LUN after a login
-constexpr Nanos kLogoutPatience = 100 * kMillisecond;
 constexpr Nanos kLongestWait = kSecond;  // the caller loops anyway
 
 // An accepted operation until all its commands have ended.
@@ -54,11 +50,9 @@ struct Command {
   std::array<uint8_t, kUnmapParameterBytes> unmap{};
 };
 
-enum class Link : uint8_t { kClosed, kWaiting, kLogin, kWaking, kUp };
-
 class IscsiBackend final : public Backend {
  public:
-  explicit IscsiBackend(IscsiConnectionSpec spec) : spec_(std::move(spec)), session_(spec_) {}
+  explicit IscsiBackend(IscsiConnectionSpec spec) : spec_(std::move(spec)), link_(spec_, counters_) {}
   ~IscsiBackend() override { Close(); }
   IscsiBackend(const IscsiBackend&) = delete;
   IscsiBackend& operator=(const IscsiBackend&) = delete;
@@ -76,12 +70,12 @@ class IscsiBackend final : public Backend {
     if (spec_.queue_limit != 0) capacity_ = std::min(capacity_, spec_.queue_limit);
     op_timeout_ = limits.op_timeout;
     now_ = SteadyClock::Get().Now();
-    const absl::Status status = LogInAndInspect(objects, std::min(deadline, now_ + spec_.login_timeout));
+    auto luns = link_.Open(std::min(deadline, now_ + spec_.login_timeout), Answered, this);
+    const absl::Status status = luns.ok() ? TakeLuns(std::move(*luns), objects) : luns.status();
     if (!status.ok()) {
-      session_.Drop();
+      link_.Close(luns.ok());
       return status;
     }
-    session_.SetHandler(Answered, this);
     ops_.resize(capacity_);
     for (uint32_t i = 0; i < capacity_; ++i) ops_[i].newer = i + 1 < capacity_ ? i + 1 : kNone;
     free_op_ = 0;
@@ -89,16 +83,6 @@ class IscsiBackend final : public Backend {
     retries_.reserve(kMaxCommands);
     ResetCommands();
     ready_.resize(capacity_);
-    epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
-    event_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    epoll_event event{.events = EPOLLIN, .data = {.fd = event_fd_}};
-    if (epoll_fd_ < 0 || event_fd_ < 0 || epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, event_fd_, &event) != 0) {
-      const absl::Status error = ErrnoError(errno, "epoll", PlaceOf(spec_));
-      Close();
-      return error;
-    }
-    link_ = Link::kUp;
-    UpdateEpoll();
     return absl::OkStatus();
   }
 
@@ -107,35 +91,37 @@ class IscsiBackend final : public Backend {
     d.max_outstanding = capacity_;
     d.max_transfer = 0;  // larger operations go out as several commands
     d.parameters = {{"kind", "iscsi"}};
-    d.parameters.insert(d.parameters.end(), session_parameters_.begin(), session_parameters_.end());
+    d.parameters.insert(d.parameters.end(), link_.parameters().begin(), link_.parameters().end());
     for (size_t i = 0; i < facts_.size(); ++i) {
       auto lun = DescribeLun(facts_[i]);
       d.parameters.insert(d.parameters.end(), lun.begin(), lun.end());
       d.parameters.emplace_back(fmt::format("LUN {} bytes a command", facts_[i].lun),
                                 fmt::format("{}", geometry_[i].max_transfer));
     }
+    if (!link_.last_failure().ok()) {
+      d.parameters.emplace_back("last failed reconnect", FormatError(link_.last_failure()));
+    }
     return d;
   }
 
   size_t Submit(std::span<const IoOp> ops, Nanos now) override {
     now_ = now;
-    if (link_ != Link::kUp) return 0;
+    if (!link_.up()) return 0;
     size_t accepted = 0;
     while (accepted < ops.size() && outstanding_ < capacity_ && MayAccept(ops[accepted])) {
+      session_.ExpectMore(accepted + 1 < ops.size() && outstanding_ + 1 < capacity_);
       Accept(ops[accepted++]);
-      if (__builtin_expect(session_.phase() == IscsiSession::Phase::kLost, 0)) {
-        LoseConnection();
-        break;
-      }
     }
-    if (__builtin_expect(ready_count_ > 0, 0)) RaiseEvent();
-    UpdateEpoll();
+    session_.ExpectMore(false);
+    if (__builtin_expect(link_.broken(), 0)) LoseConnection();
+    if (__builtin_expect(ready_count_ > 0, 0)) link_.RaiseEvent();
+    link_.UpdateWait();
     return accepted;
   }
 
   size_t Reap(std::span<IoCompletion> out, Nanos now) override {
     now_ = now;
-    if (__builtin_expect(event_raised_, 0)) ClearEvent();
+    link_.ClearEvent();
     Drive();
     size_t n = 0;
     while (n < out.size() && ready_count_ > 0) {
@@ -144,35 +130,25 @@ class IscsiBackend final : public Backend {
       --ready_count_;
     }
     outstanding_ -= static_cast<uint32_t>(n);
-    if (__builtin_expect(ready_count_ > 0, 0)) RaiseEvent();
-    UpdateEpoll();
+    if (__builtin_expect(ready_count_ > 0, 0)) link_.RaiseEvent();
+    link_.UpdateWait();
     return n;
   }
 
   void WaitUntil(Nanos deadline) override {
-    if (ready_count_ > 0 || epoll_fd_ < 0) return;
+    if (ready_count_ > 0 || link_.WaitFd() < 0) return;
     const Nanos now = SteadyClock::Get().Now();
     const Nanos wait = std::min({deadline, NextTimer(), now + kLongestWait}) - now;
     if (wait <= 0) return;
     const timespec ts{.tv_sec = wait / kSecond, .tv_nsec = wait % kSecond};
     epoll_event event;
-    epoll_pwait2(epoll_fd_, &event, 1, &ts, nullptr);
+    epoll_pwait2(link_.WaitFd(), &event, 1, &ts, nullptr);
   }
 
-  int WaitFd() const override { return epoll_fd_; }
+  int WaitFd() const override { return link_.WaitFd(); }
 
   Nanos NextTimer() const override {
-    switch (link_) {
-      case Link::kClosed:
-        return kNever;
-      case Link::kWaiting:
-        return retry_login_at_;
-      case Link::kLogin:
-      case Link::kWaking:
-        return login_deadline_;
-      case Link::kUp:
-        break;
-    }
+    if (!link_.up()) return link_.NextTimer();
     return std::min(oldest_ == kNone ? kNever : ops_[oldest_].deadline, next_retry_);
   }
 
@@ -180,10 +156,9 @@ class IscsiBackend final : public Backend {
     if (oldest_ == kNone) return;
     now_ = SteadyClock::Get().Now();
     for (uint32_t i = oldest_; i != kNone; i = ops_[i].newer) ++counters_.aborted;
-    TearDown(IoOutcome::kAborted, ECANCELED);
-    StartLogin();
-    RaiseEvent();
-    UpdateEpoll();
+    TearDown(IoOutcome::kAborted, ECANCELED, true);
+    link_.RaiseEvent();
+    link_.UpdateWait();
   }
 
   uint32_t outstanding() const override { return outstanding_; }
@@ -200,28 +175,16 @@ class IscsiBackend final : public Backend {
   Nanos down_time() const override { return counters_.down.TotalAt(now_); }
 
   bool Close() override {
-    if (link_ == Link::kUp && outstanding_ == 0) {
-      session_.Logout(SteadyClock::Get().Now() + kLogoutPatience);
-    } else {
-      session_.Drop();
-    }
-    link_ = Link::kClosed;
+    link_.Close(outstanding_ == 0);
     oldest_ = newest_ = pumped_ = kNone;
     outstanding_ = ready_count_ = 0;
-    if (event_fd_ >= 0) close(event_fd_);
-    if (epoll_fd_ >= 0) close(epoll_fd_);
-    event_fd_ = epoll_fd_ = -1;
     return true;
   }
 
  private:
-  absl::Status LogInAndInspect(std::span<const BackendObject> objects, Nanos deadline) {
-    MUSTER_ASSIGN_OR_RETURN(portal_, IscsiSession::Resolve(spec_));
-    IscsiInspector inspector(spec_, session_);
-    MUSTER_RETURN_IF_ERROR(session_.Start(portal_));
-    MUSTER_RETURN_IF_ERROR(inspector.WaitForLogin(deadline));
-    for (size_t i = 0; i < spec_.luns.size(); ++i) {
-      MUSTER_ASSIGN_OR_RETURN(const IscsiLunFacts facts, inspector.Inspect(spec_.luns[i], deadline));
+  absl::Status TakeLuns(std::vector<IscsiLunFacts> all, std::span<const BackendObject> objects) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      const IscsiLunFacts& facts = all[i];
       if (spec_.writes && facts.mode.write_protected) return ReadOnlyError(spec_, facts.lun);
       LunGeometry geometry = GeometryOf(facts);
       if (!objects.empty()) {
@@ -235,10 +198,9 @@ class IscsiBackend final : public Backend {
         geometry.base = object.base;
         if (object.base > 0) geometry.limit = object.size;
       }
-      facts_.push_back(facts);
       geometry_.push_back(geometry);
     }
-    session_parameters_ = DescribeSession(spec_, session_);
+    facts_ = std::move(all);
     return absl::OkStatus();
   }
 
@@ -262,7 +224,7 @@ class IscsiBackend final : public Backend {
     return g;
   }
 
-  // Whether the next operation may go out now; counts what is in the way. A refused operation needs nothing.
+  // Whether the next operation may go out now, and its plan; counts what is in the way. A refused one needs no room.
   bool MayAccept(const IoOp& op) {
     if (__builtin_expect(session_.sending(), 0)) session_.Flush();
     if (__builtin_expect(session_.sending(), 0)) {
@@ -270,11 +232,11 @@ class IscsiBackend final : public Backend {
       return false;
     }
     counters_.behind_socket.Stop(now_);
-    if (pumped_ != kNone || session_.phase() == IscsiSession::Phase::kLost) return false;
-    if (__builtin_expect(op.object >= geometry_.size(), 0)) return true;
-    const uint32_t parts = std::max(PlanOp(op, geometry_[op.object]).parts, 1u);
+    if (pumped_ != kNone || link_.broken()) return false;
+    plan_ = op.object < geometry_.size() ? PlanOp(op, geometry_[op.object]) : OpPlan{0, 0, IoOutcome::kOther, EBADF};
+    if (__builtin_expect(plan_.parts == 0, 0)) return true;
     // More commands than ever fit at once: alone it may begin.
-    const uint32_t needed = commands_out_ == 0 ? 1 : parts;
+    const uint32_t needed = commands_out_ == 0 ? 1 : plan_.parts;
     if (session_.room() < needed) {
       counters_.behind_window.Start(now_);
       return false;
@@ -285,13 +247,8 @@ class IscsiBackend final : public Backend {
 
   void Accept(const IoOp& op) {
     ++outstanding_;
-    if (__builtin_expect(op.object >= geometry_.size(), 0)) {
-      Ready({op.tag, IoOutcome::kOther, EBADF, 0});
-      return;
-    }
-    const OpPlan plan = PlanOp(op, geometry_[op.object]);
-    if (__builtin_expect(plan.parts == 0, 0)) {
-      Ready({op.tag, plan.outcome, plan.err, 0});
+    if (__builtin_expect(plan_.parts == 0, 0)) {
+      Ready({op.tag, plan_.outcome, plan_.err, 0});
       return;
     }
     const uint32_t index = free_op_;
@@ -299,7 +256,7 @@ class IscsiBackend final : public Backend {
     free_op_ = entry.newer;
     entry = Op{};
     entry.op = op;
-    entry.plan = plan;
+    entry.plan = plan_;
     entry.deadline = now_ + op_timeout_;
     entry.older = newest_;
     (newest_ == kNone ? oldest_ : ops_[newest_].newer) = index;
@@ -349,7 +306,7 @@ class IscsiBackend final : public Backend {
     }
     ++counters_.commands;
     if (session_.Send(id, part.cdb, lun.lun, data, bytes)) return true;
-    if (session_.phase() != IscsiSession::Phase::kLost) EndCommand(id, {.delivered = false, .transport_errno = ENOMEM});
+    if (!link_.broken()) EndCommand(id, {.delivered = false, .transport_errno = ENOMEM});
     return false;
   }
 
@@ -359,11 +316,6 @@ class IscsiBackend final : public Backend {
 
   // Inside a call of the session: it must not be called back from here.
   void OnAnswer(uint32_t id, const ScsiAnswer& answer) {
-    if (__builtin_expect(link_ == Link::kWaking, 0)) {
-      wake_answer_ = answer;
-      wake_answered_ = true;
-      return;
-    }
     if (__builtin_expect(!answer.delivered || answer.status != kScsiGood, 0)) {
       counters_.Event(NativeCodeOf(answer));
       Command& command = commands_[id];
@@ -428,27 +380,16 @@ class IscsiBackend final : public Backend {
   }
 
   void Drive() {
-    switch (link_) {
-      case Link::kClosed:
-        return;
-      case Link::kWaiting:
-        if (now_ >= retry_login_at_) StartLogin();
-        return;
-      case Link::kLogin:
-      case Link::kWaking:
-        DriveLogin();
-        return;
-      case Link::kUp:
-        break;
-    }
-    session_.Step();
-    if (__builtin_expect(session_.phase() != IscsiSession::Phase::kUp, 0)) return LoseConnection();
+    const bool was_up = link_.up();
+    link_.Drive(now_);
+    if (__builtin_expect(!was_up, 0)) return;
+    if (__builtin_expect(link_.broken(), 0)) return LoseConnection();
     if (__builtin_expect(counters_.behind_window.running() && session_.room() > 0, 0)) {
       counters_.behind_window.Stop(now_);
     }
     if (__builtin_expect(now_ >= next_retry_, 0)) SendRetries();
     if (__builtin_expect(pumped_ != kNone, 0)) Pump();
-    if (__builtin_expect(session_.phase() != IscsiSession::Phase::kUp, 0)) return LoseConnection();
+    if (__builtin_expect(link_.broken(), 0)) return LoseConnection();
     if (__builtin_expect(oldest_ != kNone && now_ >= ops_[oldest_].deadline, 0)) TimeOut();
   }
 
@@ -479,8 +420,7 @@ class IscsiBackend final : public Backend {
       counters_.Event(ETIMEDOUT);
       Finish(oldest_);
     }
-    TearDown(IoOutcome::kAborted, ECONNABORTED);
-    StartLogin();
+    TearDown(IoOutcome::kAborted, ECONNABORTED, true);
   }
 
   void LoseConnection() {
@@ -488,15 +428,12 @@ class IscsiBackend final : public Backend {
     if (session_.lost_by_digest()) ++counters_.bad_digests;
     const int err = session_.lost_errno();
     counters_.Event(err);
-    TearDown(IoOutcome::kIo, err);
-    retry_login_at_ = now_ + backoff_;
+    TearDown(IoOutcome::kIo, err, false);
   }
 
   // Ends the connection and with it every operation.
-  void TearDown(IoOutcome outcome, int err) {
-    const IscsiSession::Windows windows = session_.windows();
-    counters_.Windows(windows.smallest, windows.largest);
-    session_.Drop();
+  void TearDown(IoOutcome outcome, int err, bool login_now) {
+    link_.Drop(now_, login_now);
     while (oldest_ != kNone) {
       Op& op = ops_[oldest_];
       if (op.outcome == IoOutcome::kOk) {
@@ -508,9 +445,6 @@ class IscsiBackend final : public Backend {
     ResetCommands();
     counters_.behind_window.Stop(now_);
     counters_.behind_socket.Stop(now_);
-    counters_.down.Start(now_);
-    backoff_ = spec_.first_backoff;
-    link_ = Link::kWaiting;
   }
 
   void ResetCommands() {
@@ -525,89 +459,18 @@ class IscsiBackend final : public Backend {
     pumped_ = kNone;
   }
 
-  void StartLogin() {
-    login_deadline_ = now_ + spec_.login_timeout;
-    link_ = Link::kLogin;
-    if (!session_.Start(portal_).ok()) FailLogin();
-  }
-
-  void FailLogin() {
-    ++counters_.failed_attempts;
-    session_.Drop();
-    link_ = Link::kWaiting;
-    retry_login_at_ = now_ + backoff_;
-    backoff_ = std::min(2 * backoff_, spec_.max_backoff);
-  }
-
-  void DriveLogin() {
-    session_.Step();
-    if (session_.phase() == IscsiSession::Phase::kLost || now_ >= login_deadline_) return FailLogin();
-    if (session_.phase() != IscsiSession::Phase::kUp) return;
-    if (link_ == Link::kLogin) {
-      link_ = Link::kWaking;
-      wake_lun_ = 0;
-      wake_tries_ = 0;
-      AskReady();
-    }
-    // A new session's unit attentions are taken before an operation meets them.
-    while (wake_answered_ && link_ == Link::kWaking) {
-      const bool attention = JudgeScsi(wake_answer_).action == ScsiAction::kRetryOnce;
-      if (attention) counters_.Event(NativeCodeOf(wake_answer_));
-      if (!attention || ++wake_tries_ == kMaxUnitAttentions) {
-        wake_tries_ = 0;
-        if (++wake_lun_ == spec_.luns.size()) {
-          link_ = Link::kUp;
-          ++counters_.reconnects;
-          counters_.down.Stop(now_);
-          backoff_ = spec_.first_backoff;
-          RaiseEvent();  // whoever waits may submit again
-          return;
-        }
-      }
-      AskReady();
-    }
-    if (session_.phase() == IscsiSession::Phase::kLost) FailLogin();
-  }
-
-  void AskReady() {
-    wake_answered_ = false;
-    session_.Send(0, TestUnitReadyCdb(), spec_.luns[wake_lun_], nullptr, 0);
-  }
-
-  void UpdateEpoll() {
-    if (epoll_fd_ < 0) return;
-    const int fd = link_ == Link::kWaiting ? -1 : session_.fd();
-    if (fd < 0) return;                         // a closed descriptor leaves the set by itself
-    const uint32_t events = session_.events();  // POLLIN and POLLOUT have the values of EPOLLIN and EPOLLOUT
-    const bool known = session_.generation() == watched_socket_;
-    if (__builtin_expect(known && events == watched_events_, 1)) return;
-    epoll_event event{.events = events, .data = {.fd = fd}};
-    epoll_ctl(epoll_fd_, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
-    watched_socket_ = session_.generation();
-    watched_events_ = events;
-  }
-
-  void RaiseEvent() {
-    if (event_raised_ || event_fd_ < 0) return;
-    event_raised_ = eventfd_write(event_fd_, 1) == 0;
-  }
-  void ClearEvent() {
-    eventfd_t ignored = 0;
-    eventfd_read(event_fd_, &ignored);
-    event_raised_ = false;
-  }
-
   const IscsiConnectionSpec spec_;
-  IscsiSession session_;
-  std::string portal_;
+  IscsiCounters counters_;
+  IscsiLink link_;
+  IscsiSession& session_ = link_.session();
   std::vector<IscsiLunFacts> facts_;
   std::vector<LunGeometry> geometry_;
-  std::vector<std::pair<std::string, std::string>> session_parameters_;
   Nanos op_timeout_ = 0;
   Nanos now_ = 0;
 
   uint32_t capacity_ = 0;
   uint32_t outstanding_ = 0;
+  OpPlan plan_;  // of the operation that is being offered
   std::vector<Op> ops_;
   uint32_t free_op_ = kNone;
   uint32_t oldest_ = kNone;
@@ -622,22 +485,6 @@ class IscsiBackend final : public Backend {
   std::vector<IoCompletion> ready_;  // a ring
   uint32_t ready_head_ = 0;
   uint32_t ready_count_ = 0;
-
-  Link link_ = Link::kClosed;
-  Nanos retry_login_at_ = kNever;
-  Nanos login_deadline_ = kNever;
-  Nanos backoff_ = 0;
-  size_t wake_lun_ = 0;
-  int wake_tries_ = 0;
-  bool wake_answered_ = false;
-  ScsiAnswer wake_answer_;
-
-  int epoll_fd_ = -1;
-  int event_fd_ = -1;
-  bool event_raised_ = false;
-  uint32_t watched_socket_ = 0;  // generation
-  uint32_t watched_events_ = 0;
-  IscsiCounters counters_;
 };
 
 }  // namespace

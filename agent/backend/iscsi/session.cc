@@ -4,6 +4,7 @@
 #include <iscsi/iscsi.h>
 #include <iscsi/scsi-lowlevel.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -325,9 +326,15 @@ void IscsiSession::FollowRedirect() {
 
 void IscsiSession::Step() {
   switch (phase_) {
-    case Phase::kUp:
-      Service(sending() ? POLLIN | POLLOUT : POLLIN);
+    case Phase::kUp: {
+      int events = sending() ? POLLIN | POLLOUT : POLLIN;
+      if (spec_.transport == IscsiTransport::kIser) {  // its completion channel blocks when nothing is there
+        pollfd p{.fd = fd(), .events = POLLIN, .revents = 0};
+        if (poll(&p, 1, 0) <= 0) events &= ~POLLIN;
+      }
+      Service(events);
       break;
+    }
     case Phase::kConnecting:
       StepConnecting();
       if (phase_ == Phase::kLogin) StepLogin();
@@ -376,6 +383,15 @@ bool IscsiSession::Send(uint32_t id, const Cdb& cdb, uint16_t lun, uint8_t* data
   impl.numbered = true;
   Flush();
   return true;
+}
+
+void IscsiSession::ExpectMore(bool more) {
+  LibiscsiTap& tap = impl_->tap;
+  tap.more = more;
+  if (more || !tap.unpushed || phase_ != Phase::kUp || spec_.transport != IscsiTransport::kTcp) return;
+  const int on = 1;
+  setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // sends what waits, even where it is on already
+  tap.unpushed = false;
 }
 
 void IscsiSession::Flush() {

@@ -44,6 +44,8 @@ class IscsiSession {
   // Hands over a command; `id` < kMaxCommands and not in use. `data` stays the caller's until the answer or Drop.
   // Tries to send it; see sending(). False: not up, or the library is out of memory.
   bool Send(uint32_t id, const Cdb& cdb, uint16_t lun, uint8_t* data, uint32_t bytes);
+  // Until it is called with false, commands may wait in the socket for those after them; then they go.
+  void ExpectMore(bool more);
   // Tries again to send what is queued.
   void Flush();
   // True while something handed over has not gone to the socket.

@@ -1,6 +1,8 @@
 #include "agent/backend/iscsi/tap.h"
 
 #include <netinet/in.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -22,7 +24,6 @@ namespace {
 
 constexpr size_t kMaxLoginKeys = 8192;
 constexpr uint8_t kLoginResponse = 0x23;
-constexpr uint8_t kReject = 0x3f;
 
 thread_local LibiscsiTap* current_tap = nullptr;
 
@@ -71,6 +72,8 @@ TapScope::~TapScope() {
 extern "C" {
 
 int __real_connect(int fd, const sockaddr* address, socklen_t bytes);
+ssize_t __real_send(int fd, const void* data, size_t bytes, int flags);
+ssize_t __real_writev(int fd, const iovec* vectors, int count);
 int __real_iscsi_process_pdu(iscsi_context* context, iscsi_in_pdu* in);
 int __real_iscsi_reconnect(iscsi_context* context);
 
@@ -95,16 +98,34 @@ int __wrap_connect(int fd, const sockaddr* address, socklen_t bytes) {
   return result;
 }
 
+ssize_t __wrap_send(int fd, const void* data, size_t bytes, int flags) {
+  muster::LibiscsiTap* const tap = muster::current_tap;
+  if (tap == nullptr) return __real_send(fd, data, bytes, flags);
+  // The library sends 48 bytes of header, or 52 with the digest, and data that is not its own after it.
+  const auto* const header = static_cast<const unsigned char*>(data);
+  const bool data_follows = (bytes == 48 || bytes == 52) &&
+                            ((header[0] & 0x3f) == 0x01 || (header[0] & 0x3f) == 0x05) &&
+                            (header[5] | header[6] | header[7]) != 0;
+  tap->unpushed = tap->more || data_follows;
+  return __real_send(fd, data, bytes, flags | (tap->unpushed ? MSG_MORE : 0));
+}
+
+ssize_t __wrap_writev(int fd, const iovec* vectors, int count) {
+  if (muster::current_tap == nullptr) return __real_writev(fd, vectors, count);
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(vectors);
+  message.msg_iovlen = static_cast<size_t>(count);
+  muster::current_tap->unpushed = muster::current_tap->more;
+  return sendmsg(fd, &message, MSG_NOSIGNAL | (muster::current_tap->more ? MSG_MORE : 0));
+}
+
 int __wrap_iscsi_process_pdu(iscsi_context* context, iscsi_in_pdu* in) {
   muster::LibiscsiTap* const tap = muster::current_tap;
   if (tap == nullptr) return __real_iscsi_process_pdu(context, in);
   const uint8_t opcode = in->hdr[0] & 0x3f;
   if (__builtin_expect(opcode == muster::kLoginResponse, 0)) {
-    tap->login_answered = true;
     tap->login_status = static_cast<uint16_t>(in->hdr[36] << 8 | in->hdr[37]);
     muster::KeepLoginKeys(*tap, *in);
-  } else if (__builtin_expect(opcode == muster::kReject, 0)) {
-    tap->reject_reason = in->hdr[2];
   }
   const int result = __real_iscsi_process_pdu(context, in);
   // Numbers of a header that did not pass its digest are not believed, nor those of a refused login (11.13.5).

@@ -10,10 +10,13 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "agent/backend/iscsi/iscsi_backend.h"
 #include "agent/backend/null_backend.h"
 #include "agent/backend/uring_backend.h"
 #include "fmt/format.h"
+#include "tests/support/iscsi_proxy.h"
 #include "tests/support/loop_fs.h"
+#include "tests/support/tgt.h"
 
 namespace muster::test {
 namespace {
@@ -112,6 +115,49 @@ class LoopEnvironment final : public Environment {
   LoopDevice device_{dir_.path() + "/image", kDeviceSize};
 };
 
+// A LUN of a real target. Reads hang in a proxy that holds their answers back.
+class IscsiEnvironment final : public Environment {
+ public:
+  IscsiEnvironment() { target_ = tgt_.AddTarget(kTarget); }
+  std::string name() const override { return "iscsi on tgtd"; }
+  bool checks_alignment() const override { return true; }
+  bool has_descriptor() const override { return false; }
+  bool is_connection() const override { return true; }
+  std::unique_ptr<Rig> Make(uint32_t depth, uint64_t size) override { return Opened(tgt_.port(), depth, size); }
+  std::unique_ptr<Rig> MakeHanging(uint32_t depth) override {
+    proxies_.push_back(std::make_unique<IscsiProxy>(tgt_.port()));
+    IscsiProxy* const proxy = proxies_.back().get();
+    auto rig = Opened(proxy->port(), depth, 1 << 20);
+    proxy->HoldReads(true);
+    rig->release = [proxy, depth] { proxy->Release(depth); };
+    return rig;
+  }
+
+ private:
+  static constexpr const char* kTarget = "iqn.2026-01.io.example.test:conformance";
+
+  std::unique_ptr<Rig> Opened(uint16_t port, uint32_t depth, uint64_t size) {
+    // A fresh LUN each time: zeroes, of just this size.
+    const int lun = next_lun_++;
+    tgt_.AddLun(target_, lun, {.bytes = size});
+    IscsiConnectionSpec spec;
+    spec.host = "127.0.0.1";
+    spec.port = port;
+    spec.target = kTarget;
+    spec.initiator = "iqn.2026-01.io.example.test:host";
+    spec.isid_qualifier = static_cast<uint16_t>(lun);
+    spec.luns = {static_cast<uint16_t>(lun)};
+    auto rig = std::make_unique<Rig>(MakeIscsiBackend(spec), -1, size, depth);
+    rig->Open();
+    return rig;
+  }
+
+  Tgt tgt_;
+  int target_ = 0;
+  int next_lun_ = 1;
+  std::vector<std::unique_ptr<IscsiProxy>> proxies_;
+};
+
 }  // namespace
 
 Rig::Rig(std::unique_ptr<Backend> backend, int fd, uint64_t size, uint32_t depth)
@@ -157,6 +203,19 @@ std::vector<IoCompletion> Rig::Run(std::vector<IoOp> ops) {
   return ended;
 }
 
+void Rig::SubmitAll(const std::vector<IoOp>& ops) {
+  const Clock& clock = SteadyClock::Get();
+  const Nanos deadline = clock.Now() + kPatience;
+  std::array<IoCompletion, 1> out;
+  size_t accepted = 0;
+  while ((accepted = backend_->Submit(ops, clock.Now())) == 0) {
+    if (clock.Now() > deadline) FAIL("nothing was accepted in time");
+    REQUIRE(backend_->Reap(out, clock.Now()) == 0);
+    backend_->WaitUntil(deadline);
+  }
+  REQUIRE(accepted == ops.size());
+}
+
 std::vector<IoCompletion> Rig::Collect(size_t count) {
   const Clock& clock = SteadyClock::Get();
   const Nanos deadline = clock.Now() + kPatience;
@@ -191,6 +250,8 @@ std::vector<Environment*> Environments() {
     all.push_back(std::make_unique<FileEnvironment>(FsKind::kTmpfs, 64 << 20, false, ", cooperative task work",
                                                     UringOptions{.defer_taskrun = false}));
     all.push_back(std::make_unique<LoopEnvironment>());
+    RequireTgtOrSkip();
+    all.push_back(std::make_unique<IscsiEnvironment>());
   }
   std::vector<Environment*> list;
   list.reserve(all.size());

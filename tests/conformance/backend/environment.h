@@ -33,6 +33,9 @@ class Rig {
   // Submits all and reaps until every one is back, in completion order. Fails the test after 60 s.
   std::vector<IoCompletion> Run(std::vector<IoOp> ops);
   IoCompletion RunOne(const IoOp& op) { return Run({op}).at(0); }
+  // Submits all at once, waiting while a connection is down; fails the test unless all are taken by one Submit, or
+  // after 60 s. Nothing may be outstanding.
+  void SubmitAll(const std::vector<IoOp>& ops);
   // Reaps `count` more completions. Fails the test after 60 s.
   std::vector<IoCompletion> Collect(size_t count);
   // Lets a hanging rig's operations end (kernel paths); set by the environment.
@@ -60,6 +63,10 @@ class Environment {
   virtual bool checks_bounds() const { return true; }      // knows where the object ends
   virtual bool grows() const { return false; }             // a write beyond the end is fine
   virtual bool driven_by_time() const { return false; }    // no WaitFd
+  virtual bool has_descriptor() const { return true; }     // objects are descriptors, other backends can share them
+  // A connection that can be torn down: Abort does, so that nothing is accepted until it is up again, and Close ends
+  // whatever is outstanding.
+  virtual bool is_connection() const { return false; }
   // A fresh object of `size` bytes, all of it written (zeroes), backend opened.
   virtual std::unique_ptr<Rig> Make(uint32_t depth, uint64_t size) = 0;
   // Reads of it do not end by themselves; see Rig::release.

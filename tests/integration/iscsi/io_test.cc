@@ -1,4 +1,6 @@
 // What goes through the session is what the backing file holds, whatever sizes, depths, blocks and LUNs.
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cerrno>
@@ -41,6 +43,31 @@ TEST_CASE("what is written is in the backing file, and what is in it is read") {
     CHECK(std::memcmp(expected.data(), op.buffer, op.bytes) == 0);
   }
   CHECK(c.backend().Close());
+}
+
+TEST_CASE("another initiator reads what was written") {
+  RequireTgtOrSkip();
+  if (access("/usr/bin/qemu-img", X_OK) != 0) {
+    WARN("not run: needs qemu-img with its iSCSI driver (qemu-utils, qemu-block-extra)");
+    return;
+  }
+  Tgt tgt;
+  constexpr uint64_t kBytes = 4 << 20;
+  tgt.AddLun(tgt.AddTarget(kTarget), 1, {.bytes = kBytes});
+  Connection c(SpecFor(tgt.port()));
+  c.Open();
+  std::vector<IoOp> writes;
+  for (uint32_t i = 0; i < 32; ++i) {
+    FillRandom(c.buffer(i), 65536, 100 + i);
+    writes.push_back(c.Op(IoKind::kWrite, i * kBytes / 32, 65536, i));
+  }
+  for (const IoCompletion& done : c.Run(writes)) CHECK(done.outcome == IoOutcome::kOk);
+  const std::string copy = tgt.directory() + "/copy";
+  RunProgram({"/usr/bin/qemu-img", "convert", "-O", "raw",
+              "iscsi://127.0.0.1:" + std::to_string(tgt.port()) + "/" + kTarget + "/1", copy});
+  for (const IoOp& op : writes) {
+    CHECK(std::memcmp(ReadFile(copy, op.offset, op.bytes).data(), op.buffer, op.bytes) == 0);
+  }
 }
 
 TEST_CASE("an operation of 8 MiB goes out in parts and is one operation") {

@@ -1,17 +1,20 @@
 // What a probe finds out, and that it only reads.
+#include "agent/backend/iscsi/probe.h"
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <fstream>
 
-#include "agent/backend/iscsi/probe.h"
 #include "common/base/status.h"
 #include "tests/integration/iscsi/connection.h"
 
 namespace muster::test {
 namespace {
 
-Nanos Soon() { return SteadyClock::Get().Now() + 10 * kSecond; }
+Nanos Soon() {
+  return SteadyClock::Get().Now() + 10 * kSecond;
+}
 
 TEST_CASE("a probe lists and inspects LUNs and reads their ends") {
   RequireTgtOrSkip();

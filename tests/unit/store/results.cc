@@ -119,6 +119,7 @@ void FillFigures(Rng& rng, StepFigures& f) {
   f.held = 21;
   f.held_uncounted = 22;
   f.held_owed = 23;
+  f.connections = {{.initiator = 1, .connection = 2, .down = 3, .counters = {{"commands", 4}, {"reconnects", 5}}}};
   f.sums_error = MakeError(absl::StatusCode::kDataLoss,
                            {.code = "SUMS_MISMATCH", .place = "agent b", .message = "1 is not 2", .next = "Refused."});
 }
@@ -180,6 +181,7 @@ void CheckSame(const StepFigures& a, const StepFigures& b) {
   CHECK(a.held == b.held);
   CHECK(a.held_uncounted == b.held_uncounted);
   CHECK(a.held_owed == b.held_owed);
+  CHECK(a.connections == b.connections);
   CHECK(a.sums_error == b.sums_error);
 }
 

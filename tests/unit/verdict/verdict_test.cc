@@ -58,7 +58,7 @@ TEST_CASE("each check fails alone, and says why") {
   }
   SECTION("errors") {
     name = "errors";
-    evidence = "2 failed operations in the whole phase, limit 0: 2 write no_space (code 28)";
+    evidence = "2 failed operations in the whole phase, limit 0: 2 write no_space (ENOSPC)";
     f.errors.push_back({.kind = OpKind::kWrite, .outcome = Outcome::kNoSpace, .native_code = 28, .count = 2});
   }
   SECTION("intervals") {
