@@ -62,7 +62,7 @@ struct WorkerState {
   // Nanos between the start and the first look at the clock after it; -1 before.
   std::atomic<Nanos> wake_lateness{-1};
   std::vector<ConnectionTotals> connections;  // after `finished`
-  std::atomic<bool> finished{false};  // the loop has ended; its result and recorder can be read
+  std::atomic<bool> finished{false};          // the loop has ended; its result and recorder can be read
 };
 
 // What the threads of one phase share.

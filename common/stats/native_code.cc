@@ -36,7 +36,8 @@ std::string NativeCodeText(int32_t code) {
     const auto bits = static_cast<uint32_t>(code);
     const uint32_t status = (bits >> 20) & 0xff;
     if (status != 0x02) return StatusText(status);
-    return fmt::format("CHECK CONDITION, sense {:x}/{:02x}/{:02x}", (bits >> 16) & 0xf, (bits >> 8) & 0xff, bits & 0xff);
+    return fmt::format("CHECK CONDITION, sense {:x}/{:02x}/{:02x}", (bits >> 16) & 0xf, (bits >> 8) & 0xff,
+                       bits & 0xff);
   }
   const char* name = code > 0 ? strerrorname_np(code) : nullptr;
   return name != nullptr ? std::string(name) : fmt::format("code {}", code);

@@ -1,9 +1,9 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <utility>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -110,8 +110,8 @@ struct StraggleOp {
 // What one connection of an initiator went through over a phase.
 struct ConnectionTotals {
   uint32_t initiator = 0;
-  uint32_t connection = 0;  // of the initiator, from 0
-  Nanos down = 0;           // without a connection: no operation was issued
+  uint32_t connection = 0;                                 // of the initiator, from 0
+  Nanos down = 0;                                          // without a connection: no operation was issued
   std::vector<std::pair<std::string, uint64_t>> counters;  // by name; those of durations end in " ns"
   bool operator==(const ConnectionTotals&) const = default;
 };
@@ -119,12 +119,12 @@ struct ConnectionTotals {
 struct PhaseTotals {
   std::vector<InitiatorTotals> initiators;
   std::vector<ConnectionTotals> connections;  // targets reached over connections only; at most 4096
-  uint64_t straggle_count = 0;         // all operations outstanding at the end
-  std::vector<StraggleOp> stragglers;  // the oldest 256 of them
-  uint64_t last_sequence = 0;          // of the reports that belong to this phase
-  int64_t last_interval = -1;          // of the phase
-  bool overloaded = false;             // oldest due operation waited longer than overload_after
-  bool poisoned = false;               // operations were abandoned and still hold buffers
+  uint64_t straggle_count = 0;                // all operations outstanding at the end
+  std::vector<StraggleOp> stragglers;         // the oldest 256 of them
+  uint64_t last_sequence = 0;                 // of the reports that belong to this phase
+  int64_t last_interval = -1;                 // of the phase
+  bool overloaded = false;                    // oldest due operation waited longer than overload_after
+  bool poisoned = false;                      // operations were abandoned and still hold buffers
 };
 
 }  // namespace muster

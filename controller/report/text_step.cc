@@ -282,7 +282,7 @@ std::string StepText(const StepResult& result, const std::vector<SparkPoint>& po
     out += ResponseTable(figures) + "\n" + PartsTable(figures) + "\n" + DepthTable(figures) + "\n";
   }
   for (const std::string& block : {ChecksText(result), ErrorsText(figures), MissingText(figures), HeldText(figures),
-                                   ConnectionsText(figures),                                   StragglersText(figures), PrecisionText(result)}) {
+                                   ConnectionsText(figures), StragglersText(figures), PrecisionText(result)}) {
     if (!block.empty()) out += block + "\n";
   }
   for (const auto& line : FactLines(result.facts)) out += Printable("  " + line) + "\n";

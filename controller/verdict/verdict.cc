@@ -73,8 +73,8 @@ Check Errors(const StepFigures& figures) {
     }
     failed += error.count;
     if (classes.size() < kNamed) {
-      classes.push_back(fmt::format("{} {} {} ({})", error.count, OpKindName(error.kind),
-                                    OutcomeName(error.outcome), NativeCodeText(error.native_code)));
+      classes.push_back(fmt::format("{} {} {} ({})", error.count, OpKindName(error.kind), OutcomeName(error.outcome),
+                                    NativeCodeText(error.native_code)));
     }
   }
   std::string evidence = fmt::format("{} failed operations in the whole phase, limit 0", failed);
