@@ -197,9 +197,11 @@ std::string ConnectionsText(const StepFigures& figures) {
   std::string out = fmt::format("  connections: {}, down {} in all\n", figures.connections.size(),
                                 FormatLatency(static_cast<double>(down)));
   for (const auto& [name, value] : sums) {
-    out += name.ends_with(" ns") ? Printable(fmt::format("    {}: {}\n", name.substr(0, name.size() - 3),
-                                                         FormatLatency(static_cast<double>(value))))
-                                 : Printable(fmt::format("    {}: {}\n", name, value));
+    out += "    " +
+           Printable(name.ends_with(" ns") ? fmt::format("{}: {}", name.substr(0, name.size() - 3),
+                                                         FormatLatency(static_cast<double>(value)))
+                                           : fmt::format("{}: {}", name, value)) +
+           "\n";
   }
   return out;
 }

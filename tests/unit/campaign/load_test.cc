@@ -91,7 +91,7 @@ TEST_CASE("options that do not fit are named with their place") {
       {"unknown key", kHead + "initiator: {count: 3}\n", "UNKNOWN_KEY", "c.yaml:4:1", "Did you mean \"initiators\"?"},
       {"unknown nested key", kHead + "initiators: {cuont: 3}\n", "UNKNOWN_KEY", "c.yaml:4:14",
        "Did you mean \"count\"?"},
-      {"key of a later release", "name: t\ntargets: {a: {iscsi: {lun: 0}, null: {}}}\nsteps: []\n", "UNKNOWN_KEY",
+      {"key of a later release", "name: t\ntargets: {a: {smb: {lun: 0}, null: {}}}\nsteps: []\n", "UNKNOWN_KEY",
        "c.yaml:2:15", "Known here: null, file, block"},
       {"known elsewhere", "name: t\ntargets: {a: {null: {}}}\nsteps:\n  - {name: a, target: a, size: 4KiB}\n",
        "MISSING_KEY", "c.yaml:4:5", "It belongs to"},

@@ -39,6 +39,7 @@ class Generator {
 
  private:
   void FillField(Message& message, const FieldDescriptor& field) {
+    if (RuleOf(field).rule.secret()) return;  // no campaign may hold it
     const auto& reflection = *message.GetReflection();
     const bool is_message = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
     if (field.is_map()) {
@@ -95,7 +96,7 @@ class Generator {
         return EnumText(*field.enum_type()->value(
             1 + static_cast<int>(rng_.Below(static_cast<uint64_t>(field.enum_type()->value_count() - 1)))));
       case FieldDescriptor::CPPTYPE_STRING:
-        return Words(true);
+        return max <= 64 ? Name().substr(0, static_cast<size_t>(max)) : Words(true);
       default:
         return fmt::format("{}", Number(rule.min.value_or(0), max));
     }

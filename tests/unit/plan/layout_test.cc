@@ -37,6 +37,43 @@ TEST_CASE("one object holds the whole size, rounded down to blocks") {
   CHECK(LayOutObjects(Block(), 8192, 4096, 1, 1)[0].name.empty());
 }
 
+TEST_CASE("LUNs share the size; initiator i works on LUN i modulo their number, with those who do so too") {
+  Target target{.name = "t", .kind = IscsiTarget{}};
+  auto& iscsi = std::get<IscsiTarget>(target.kind);
+  iscsi.iqn = "iqn.x:disks";
+  iscsi.luns = {2, 3, 4};
+  const uint32_t initiators = 8;
+  const auto objects = LayOutObjects(target, 3 << 20, 4096, initiators, 2);
+  REQUIRE(objects.size() == 3);
+  for (const ObjectSpec& object : objects) CHECK(object.size == 1 << 20);
+  Workload work;
+  work.block = 4096;
+  work.size = 3 << 20;
+  work.load = {.streams = 2, .depth = 1};
+  for (const Layout layout : {Layout::kShared, Layout::kPartition}) {
+    work.layout = layout;
+    std::vector<uint64_t> covered(3);
+    for (uint32_t i = 0; i < initiators; ++i) {
+      for (uint32_t s = 0; s < 2; ++s) {
+        const StreamExtent extent = ExtentOf(target, objects, work, initiators, initiators, i, s);
+        CHECK(extent.slot == i % 3);
+        CHECK(extent.slice_offset + extent.slice_length <= 1 << 20);
+        covered[extent.slot] += extent.slice_length;
+        if (layout == Layout::kShared) CHECK(extent.area_length == 1 << 20);
+        // LUNs 0 and 1 have three initiators, LUN 2 has two: a third or half of it each.
+        const uint64_t share = (1 << 20) / (i % 3 == 2 ? 2 : 3);
+        if (layout == Layout::kPartition) CHECK(extent.area_length / 4096 - share / 4096 <= 1);
+      }
+    }
+    for (const uint64_t bytes : covered) CHECK(bytes == 1 << 20);  // every block belongs to exactly one slice
+  }
+  // A target for each initiator: as many objects.
+  iscsi.iqn = "iqn.x:disk{initiator}";
+  CHECK(LayOutObjects(target, 8 << 20, 4096, initiators, 2).size() == 8);
+  CHECK(ExtentOf(target, LayOutObjects(target, 8 << 20, 4096, 8, 2), work, 8, 8, 7, 0).slot == 7);
+  CHECK(ForInitiator("a{initiator}b{initiator}", 12) == "a12b12");
+}
+
 TEST_CASE("files of their own share the size") {
   const auto initiators = LayOutObjects(File(FileLayout::kPerInitiator), 1'000'000, 4096, 3, 2);
   REQUIRE(initiators.size() == 3);

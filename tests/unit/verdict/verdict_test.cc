@@ -133,5 +133,20 @@ TEST_CASE("operations aborted by the end of a phase are told, not counted as the
   CHECK_THAT(Find(checks, "errors").evidence, Catch::Contains("4 aborted"));
 }
 
+TEST_CASE("connections are judged where there are any: down time warns, and names whose") {
+  StepFigures f = Good();
+  CHECK(Evaluate(f, 90 * kSecond).size() == 5);
+  f.connections = {{.initiator = 0, .connection = 0}, {.initiator = 1, .connection = 2}};
+  auto checks = Evaluate(f, 90 * kSecond);
+  REQUIRE(checks.size() == 6);
+  CHECK(checks.back().outcome == CheckOutcome::kPass);
+  CHECK(checks.back().evidence == "2 connections, none was down");
+  f.connections[1].down = 1600 * kMillisecond;
+  checks = Evaluate(f, 90 * kSecond);
+  CHECK(checks.back().outcome == CheckOutcome::kWarn);
+  CHECK(checks.back().evidence == "2 connections, down 1.6 s in all: initiator 1 connection 2");
+  CHECK_FALSE(AnyFailed(checks));
+}
+
 }  // namespace
 }  // namespace muster

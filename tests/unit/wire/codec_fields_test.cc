@@ -236,6 +236,12 @@ v1::PhaseTotals FullTotals() {
   totals.set_last_interval(14);
   totals.set_overloaded(true);
   totals.set_poisoned(true);
+  v1::ConnectionTotals* connection = totals.add_connections();
+  connection->set_initiator(1);
+  connection->set_connection(2);
+  connection->set_down_ns(3);
+  connection->add_counters()->set_name("reconnects");
+  connection->mutable_counters(0)->set_value(4);
   return totals;
 }
 
@@ -311,7 +317,7 @@ TEST_CASE("every field of a target is carried") {
   FieldWalk walk([](const Message& in) -> absl::StatusOr<std::unique_ptr<Message>> {
     auto plain = FromProto("t", static_cast<const v1::Target&>(in));
     if (!plain.ok()) return plain.status();
-    return std::make_unique<v1::Target>(ToProto(*plain));
+    return std::make_unique<v1::Target>(ToProtoWithSecrets(*plain));
   });
   v1::Target null;
   null.mutable_null()->mutable_latency()->set_mean(100'000);
@@ -334,7 +340,47 @@ TEST_CASE("every field of a target is carried") {
   block.mutable_block()->mutable_overwrite()->set_id("naa.1");
   block.mutable_block()->mutable_overwrite()->set_size(960'000'000'000);
   walk.Walk(block);
+  v1::Target iscsi;
+  v1::IscsiTarget& lun = *iscsi.mutable_iscsi();
+  lun.add_portal("192.0.2.10:3260");
+  lun.set_iqn("iqn.2026-11.example:db");
+  lun.add_lun("3");
+  lun.set_initiator("iqn.2026-11.example:{initiator}");
+  lun.add_source("192.0.2.20");
+  lun.set_connections("2");
+  lun.set_header_digest(v1::ISCSI_DIGEST_CRC32C);
+  lun.set_data_digest(v1::ISCSI_DIGEST_NONE);
+  lun.set_transport(v1::ISCSI_TRANSPORT_TCP);
+  lun.set_driver("user");
+  lun.mutable_overwrite()->set_id("naa.1");
+  lun.mutable_overwrite()->set_size(960'000'000'000);
+  iscsi.mutable_chap()->set_user("bench");
+  iscsi.mutable_chap()->mutable_secret()->set_env("CHAP");
+  iscsi.mutable_chap()->mutable_secret()->set_value("secret");
+  iscsi.mutable_chap()->set_mutual_user("target");
+  iscsi.mutable_chap()->mutable_mutual_secret()->set_file("/etc/muster/chap");
+  iscsi.mutable_chap()->mutable_mutual_secret()->set_value("other");
+  walk.Walk(iscsi);
   RequireAllVisited(*v1::Target::descriptor(), walk.visited());
+}
+
+TEST_CASE("secrets go to agents alone") {
+  Target target{.name = "t", .kind = IscsiTarget{}};
+  auto& iscsi = std::get<IscsiTarget>(target.kind);
+  iscsi.portals = {"h"};
+  iscsi.luns = {0};
+  iscsi.user = "bench";
+  iscsi.secret = {.reference = "env:CHAP", .value = "hush-hush"};
+  iscsi.mutual_user = "target";
+  iscsi.mutual_secret = {.reference = "file:/x", .value = "very-quiet"};
+  const std::string stored = ToProto(target).SerializeAsString();
+  CHECK(stored.find("hush-hush") == std::string::npos);
+  CHECK(stored.find("very-quiet") == std::string::npos);
+  CHECK(stored.find("CHAP") != std::string::npos);
+  const auto sent = FromProto("t", ToProtoWithSecrets(target));
+  REQUIRE(sent.ok());
+  CHECK(std::get<IscsiTarget>(sent->kind).secret.value == "hush-hush");
+  CHECK(std::get<IscsiTarget>(sent->kind).mutual_secret.value == "very-quiet");
 }
 
 TEST_CASE("every field of Prepare is carried") {
