@@ -173,7 +173,8 @@ class Compiler {
     }
     TargetState* state = FindTarget(step.target());
     if (state == nullptr) {
-      AddUnknownTarget(step.target(), path);
+      // One that is there but wrong has been told.
+      if (!campaign_.message.targets().contains(step.target())) AddUnknownTarget(step.target(), path);
       return;
     }
     state->used = true;
