@@ -140,7 +140,7 @@ def test_chap_and_its_secrets(place):
             assert told[-1].code == 0, told[-1]
             told.append(run(place, text, "--local", "2", env=env))
             assert told[-1].code == 0, told[-1]
-            told.append(muster("run", text, "--runs", place.runs, env=env))
+        told.append(muster("run", text, "--runs", place.runs, env=env))  # its text and its live view
         for form in ("json", "csv"):
             told.append(muster("results", "--runs", place.runs, "export", "last", "--format", form))
             assert told[-1].code == 0, told[-1]
