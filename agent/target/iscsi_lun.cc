@@ -57,7 +57,9 @@ absl::StatusOr<Fd> ImageOf(const IscsiLun& lun, const IscsiProbe::Ends& ends) {
 }
 
 absl::StatusOr<std::unique_ptr<IscsiProbe>> Login(const IscsiConnectionSpec& spec, IscsiLun& lun, Nanos deadline) {
-  MUSTER_ASSIGN_OR_RETURN(auto probe, IscsiProbe::Login(spec, deadline));
+  // A portal that takes connections and never answers is told long before the time for attaching is over.
+  const Nanos answered_by = std::min(deadline, SteadyClock::Get().Now() + spec.login_timeout);
+  MUSTER_ASSIGN_OR_RETURN(auto probe, IscsiProbe::Login(spec, answered_by));
   MUSTER_ASSIGN_OR_RETURN(lun.facts, probe->Inspect(spec.luns.front(), deadline));
   lun.spec = spec;
   lun.found = {};
