@@ -2,8 +2,8 @@
 import os
 import sqlite3
 
-from harness import finish, main, muster, read_events, run, start
-from tgtd import IQN, MIB, Tgtd, campaign, check_sums, disk, free_port, kind, outcomes
+from harness import finish, main, muster, read_events, run, start, tmpfs
+from tgtd import IQN, MIB, Proxy, Tgtd, campaign, check_sums, disk, free_port, kind, outcomes
 
 READS = "workload: {size: 8MiB}, measure: {warmup: 0s, window: 1s}"
 WRITES = "workload: {read: 0%, size: 8MiB}, measure: {warmup: 0s, window: 1s}"
@@ -29,7 +29,11 @@ def refusal(place, target, code, *named, step=READS, exit_code=3, **more):
 
 
 def test_what_the_target_refuses(place):
-    with Tgtd(place) as tgtd:
+    with Tgtd(place) as silent, Tgtd(place) as tgtd:
+        # Takes a while, so it goes on beside the others.
+        silent.lun(silent.target())
+        silent.pause()
+        waiting = start("run", place.file("silent.yaml", campaign(disk(silent), READS)), "--runs", place.runs, "--json")
         tid = tgtd.target()
         tgtd.lun(tid, 1, 16 * MIB)
         tgtd.lun(tid, 2, 16 * MIB, read_only=True)
@@ -62,6 +66,8 @@ def test_what_the_target_refuses(place):
         refusal(place, disk(tgtd, more=", source: 192.0.2.77"), "ISCSI_BIND", portal, "192.0.2.77")
         assert run(place, place.campaign(campaign(disk(tgtd, more=", source: [127.0.0.8, 127.0.0.9]"), READS))).code == 0
         assert tgtd.sessions()[name] == [], "refused or not, no session is left"
+        error = finish(waiting, 30).result()["error"]
+        assert error["code"] == "ISCSI_CONNECT" and silent.portal in error["place"] and "not answered" in error["message"], error
 
 
 class Nobody:
@@ -83,12 +89,15 @@ def test_campaigns_that_cannot_be(place):
             (disk(Anywhere, more=", data_digest: crc32c"), "", "libiscsi"),
             (disk(Anywhere, "x"), "", ":4:"), (disk(Anywhere, '"-1"'), "", ":4:"), (disk(Anywhere, "5..2"), "", ":4:"),
             (disk(Anywhere, "1..70000"), "", ":4:"), (disk(Anywhere, "[1, 1]"), "", "LUN 1 is named twice"),
+            *((f'portal: "{portal}", iqn: "{IQN}:disk"', "INVALID_FIELD", ":4:")
+              for portal in ("", ":3260", "127.0.0.1:0", "127.0.0.1:99999", "127.0.0.1:", "a b", "[::1", "[]:3260")),
             (disk(Anywhere, "1..2..3"), "", ":4:"), (disk(Anywhere, "[]"), "", ":4:"),
             (disk(Anywhere, more=", connections: 0"), "", ":4:"), (disk(Anywhere, more=", connections: many"), "", ":4:"),
             (disk(Anywhere, more=", initiator: same-for-all"), "CONTRADICTION", "{initiator}"),
             (disk(Anywhere, more=", driver: kernel"), "", "driver"),
             (disk(Anywhere, "1..2", more=", overwrite: {id: x, size: 1GiB}"), "CONTRADICTION", "overwrite")):
         done = refusal(place, target, code, named, exit_code=2)
+        assert "UNKNOWN_TARGET" not in done.err, "one mistake is told once"
         planned = muster("plan", place.campaign(campaign(target, READS)))
         assert planned.code == 2 and named in planned.out + planned.err, (target, planned)
         assert not os.path.exists(place.runs) or not os.listdir(place.runs), done
@@ -126,12 +135,12 @@ def test_chap_and_its_secrets(place):
         for given, named in (("", ()), (chap("{env: BAD}"), ("alice",)), (chap("{env: GOOD}", user="bob"), ("bob",)),
                              (chap("{env: GOOD}", more=", mutual_user: target-itself, mutual_secret: {env: GOOD}"), ())):
             told.append(refusal(place, disk(tgtd), "ISCSI_LOGIN_AUTH", *where, *named, chap=given, env=env))
-        for given, named in ((chap("{env: UNSET_BY_ALL}"), "UNSET_BY_ALL"), (chap("{file: /no/such/secret}"), "/no/such/secret"),
-                             (chap("{env: EMPTY}"), "EMPTY"), (chap(f"{{file: {place.path}}}"), place.path)):
+        for given, named in ((chap("{env: UNSET_BY_ALL}"), "UNSET_BY_ALL"),
+                             (chap("{file: /no/such/secret}"), "/no/such/secret"), (chap("{env: EMPTY}"), "EMPTY"), (chap(f"{{file: {place.path}}}"), place.path)):
             told.append(refusal(place, disk(tgtd), "SECRET_MISSING", named, chap=given, env=env, exit_code=2))
         # A secret that stands in the campaign is refused, and not repeated in the refusal.
-        for given, code in ((f"{{value: {SECRET}}}", "SECRET_IN_CAMPAIGN"), (SECRET, "SECRET_IN_CAMPAIGN"), (f"[{SECRET}]", "SECRET_IN_CAMPAIGN")):
-            told.append(refusal(place, disk(tgtd), code, ":4:", chap=chap(given), env=env, exit_code=2))
+        for given in (f"{{value: {SECRET}}}", SECRET, f"[{SECRET}]"):
+            told.append(refusal(place, disk(tgtd), "SECRET_IN_CAMPAIGN", ":4:", chap=chap(given), env=env, exit_code=2))
             os.remove(os.path.join(place.path, "campaign.yaml"))  # which holds it
         for given in (chap("{env: GOOD}"), chap(f"{{file: {file}}}"),
                       chap("{env: GOOD}", more=", mutual_user: target-itself, mutual_secret: {env: BAD}")):
@@ -151,6 +160,35 @@ def test_chap_and_its_secrets(place):
         for path, data in everything_written(place):
             for secret in (SECRET, WRONG):
                 assert secret.encode() not in data, path
+
+
+def test_portals_and_names_of_single_initiators(place):
+    with Tgtd(place) as tgtd:
+        tgtd.lun(tgtd.target())
+        tgtd.lun(tgtd.target("first-only", initiator="iqn.2026-11.net.muster:initiator-0"))
+        # What the first initiator's login does not show is found before anything is measured.
+        dead = f"127.0.0.1:{free_port()}"
+        for target, code, named in ((f'portal: ["{tgtd.portal}", "{dead}"], iqn: "{IQN}:disk", lun: 1', "ISCSI_CONNECT", dead),
+                                    (disk(tgtd, name="first-only"), "ISCSI_NO_TARGET", "initiator-1")):
+            done = run(place, place.campaign(campaign(target, READS, initiators=2)), "--local", "2")
+            error = done.result()["error"]
+            assert done.code == 3 and error["code"] == code and named in error["place"] + error["message"], done
+        with Proxy(tgtd.port) as proxy:
+            both = f'portal: ["{tgtd.portal}", "{proxy.portal}"], iqn: "{IQN}:disk", lun: 1'
+            done = run(place, place.campaign(campaign(both, READS, initiators=4)), "--local", "2")
+            assert done.code == 0 and proxy.accepted == 2, (proxy.accepted, done)
+
+
+def test_full_backing_store(place):
+    with tmpfs(place, "24m") as mount, Tgtd(place) as tgtd:
+        image = os.path.join(mount, "disk.img")
+        with open(image, "wb") as f:
+            f.truncate(64 * MIB)
+        tgtd.lun(tgtd.target(), path=image)
+        done = run(place, place.campaign(campaign(disk(tgtd), WRITES.replace("8MiB", "60MiB") + ", precondition: {fill: 1x}")))
+        error = done.result()["error"]
+        assert done.code == 3 and error["code"] in ("FILL_WRITE_FAILED", "NO_SPACE"), done
+        assert "offset" in error["place"] and "MEDIUM ERROR" in error["message"], error  # what tgtd makes of ENOSPC
 
 
 def test_target_that_goes_between_steps(place):

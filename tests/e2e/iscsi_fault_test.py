@@ -94,8 +94,9 @@ def stop_for(tgtd, seconds):
 
 
 def show(name, run):
-    print(f"        {name}: {run.step['outcome']}, empty {run.empty()}, max {run.longest() / 1e9:.2f} s, "
-          f"{[(e['kind'], e['class'], e['native_code'], e['count']) for e in run.step['errors']]}, {run.seconds:.1f} s after", flush=True)
+    errors = [(e["kind"], e["class"], e["native_code"], e["count"]) for e in run.step["errors"]]
+    print(f"        {name}: {run.step['outcome']}, empty {run.empty()}, max {run.longest() / 1e9:.2f} s, {errors}, "
+          f"{run.seconds:.1f} s after", flush=True)
 
 
 def test_killed_and_restarted(place):

@@ -128,7 +128,8 @@ def test_data_is_what_an_independent_reader_sees(place):
             check_ends(image)
             copy = os.path.join(place.path, "copy.img")
             url = f"iscsi://reader%{SECRET}@{tgtd.portal}/{IQN}:disk/{number}"
-            read = subprocess.run(["qemu-img", "convert", "-O", "raw", url, copy], capture_output=True, text=True, timeout=60)
+            read = subprocess.run(["qemu-img", "convert", "-O", "raw", url, copy], capture_output=True, text=True,
+                                  timeout=60)
             if "Unknown protocol" in read.stderr:
                 raise Skip("qemu-img has no iscsi (packages qemu-utils, qemu-block-extra)")
             assert read.returncode == 0, read
