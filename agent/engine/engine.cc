@@ -39,6 +39,10 @@ LoopConfig MakeConfig(const PhaseSpec& spec) {
   if (const auto* fill = std::get_if<FillSpec>(&spec.work)) {
     config.fill = *fill;
     config.content_seed = ContentSeed(spec, fill->seed);
+    // Agents share a fill: their parts begin at different places, and no block may be like one of another agent's.
+    if (!fill->extents.empty()) {
+      config.content_seed = MixSeed(config.content_seed, fill->extents.front().slot, fill->extents.front().offset);
+    }
   } else {
     const auto& measure = std::get<MeasureSpec>(spec.work);
     config.work = measure.workload;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "agent/backend/iscsi/sense.h"
 #include "common/base/status.h"
 #include "common/base/thread.h"
 #include "fmt/format.h"
@@ -36,7 +37,6 @@ absl::Status FillError(const PhaseSpec& spec, const LoopResult& result) {
   const uint32_t slot = result.failed_op.slot;
   std::string object = slot < spec.objects.size() ? spec.objects[slot].name : "";
   if (object.empty()) object = fmt::format("object {}", slot);
-  const char* name = strerrorname_np(result.failed_code);
   const bool full = result.failed_outcome == IoOutcome::kNoSpace;
   return MakeError(
       full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInternal,
@@ -44,7 +44,7 @@ absl::Status FillError(const PhaseSpec& spec, const LoopResult& result) {
        .place = fmt::format("target {} {} offset {}", spec.target, object, result.failed_op.offset),
        .message = fmt::format("filling failed: {} of {} bytes ended as {} ({})", OpKindName(result.failed_op.kind),
                               result.failed_op.bytes, OutcomeName(static_cast<Outcome>(result.failed_outcome)),
-                              name != nullptr ? name : fmt::format("code {}", result.failed_code)),
+                              NativeCodeName(result.failed_code)),
        .next = full ? "Make room on the target or fill less." : "Check the target; nothing was retried."});
 }
 

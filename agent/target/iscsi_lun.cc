@@ -1,10 +1,13 @@
 #include "agent/target/iscsi_lun.h"
 
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 
 #include "agent/backend/iscsi/errors.h"
 #include "agent/guard/content_check.h"
@@ -54,7 +57,9 @@ absl::StatusOr<Fd> ImageOf(const IscsiLun& lun, const IscsiProbe::Ends& ends) {
 }
 
 absl::StatusOr<std::unique_ptr<IscsiProbe>> Login(const IscsiConnectionSpec& spec, IscsiLun& lun, Nanos deadline) {
-  MUSTER_ASSIGN_OR_RETURN(auto probe, IscsiProbe::Login(spec, deadline));
+  // A portal that takes connections and never answers is told long before the time for attaching is over.
+  const Nanos answered_by = std::min(deadline, SteadyClock::Get().Now() + spec.login_timeout);
+  MUSTER_ASSIGN_OR_RETURN(auto probe, IscsiProbe::Login(spec, answered_by));
   MUSTER_ASSIGN_OR_RETURN(lun.facts, probe->Inspect(spec.luns.front(), deadline));
   lun.spec = spec;
   lun.found = {};
@@ -136,6 +141,21 @@ absl::Status ClaimLun(IscsiLun& lun, const std::optional<Overwrite>& overwrite, 
   now.spec = lun.spec;
   lun = std::move(now);
   return absl::OkStatus();
+}
+
+absl::StatusOr<Fd> HoldLun(const IscsiLun& lun) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name = "muster-lun/" + FormatUuid(lun.label->uuid);
+  std::copy(name.begin(), name.end(), address.sun_path + 1);  // a leading zero: no file
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  Fd held(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (held && bind(held.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0) return held;
+  if (errno == EADDRINUSE) {
+    return Refuse("TARGET_HELD", lun.found.place, "a run on this host is using the LUN, by this or another path",
+                  "Wait for its end; within one campaign, let all steps name one target for it.");
+  }
+  return ErrnoError(errno, "cannot hold the LUN for this run", lun.found.place, "Check the agent's limits.");
 }
 
 }  // namespace muster

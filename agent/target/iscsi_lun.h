@@ -7,6 +7,7 @@
 #include "agent/backend/iscsi/connection_spec.h"
 #include "agent/backend/iscsi/probe.h"
 #include "agent/guard/block_guard.h"
+#include "agent/guard/fd.h"
 #include "common/plan/plan.h"
 
 namespace muster {
@@ -34,5 +35,10 @@ absl::Status ExamineLun(IscsiLun& lun, const std::optional<Overwrite>& overwrite
 // label with the next generation. TARGET_CHANGED when it is another LUN than examined before.
 absl::Status ClaimLun(IscsiLun& lun, const std::optional<Overwrite>& overwrite, uint64_t needed,
                       const std::string& created_by, Nanos deadline);
+
+// A LUN has no exclusive open. Instead, who claims it holds a name made of its label's UUID, in the abstract namespace
+// of Unix sockets: another run on this host that reaches it, by whatever portal or target, gets TARGET_HELD. The kernel
+// frees the name with the descriptor, so a killed agent leaves nothing behind. Runs on other hosts are not seen.
+absl::StatusOr<Fd> HoldLun(const IscsiLun& lun);
 
 }  // namespace muster

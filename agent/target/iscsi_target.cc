@@ -23,11 +23,15 @@ class AttachedIscsi final : public AttachedTarget {
   uint64_t generation() const override { return generation_; }
   EvidenceList Evidence() const override { return evidence_; }
   // Labels stay: they are what lets the next run in without asking. Sessions belong to the phases.
-  absl::Status Detach() override { return absl::OkStatus(); }
+  absl::Status Detach() override {
+    held_.clear();
+    return absl::OkStatus();
+  }
 
   std::vector<BackendObject> objects_;
   uint64_t generation_ = 0;
   EvidenceList evidence_;
+  std::vector<Fd> held_;
 };
 
 // Initiator i works on object i modulo their number: looked at as the first of them.
@@ -103,9 +107,17 @@ absl::StatusOr<std::unique_ptr<AttachedTarget>> AttachIscsi(const AttachRequest&
     for (size_t i = 0; i < luns.size(); ++i) {
       MUSTER_RETURN_IF_ERROR(ExamineLun(luns[i], target.overwrite, request.objects[i].size, deadline));
     }
+    // A label tells whose LUN it is before anything is written, so that nothing is written to one that is in use.
+    for (const IscsiLun& lun : luns) {
+      if (!lun.label) continue;
+      MUSTER_ASSIGN_OR_RETURN(attached->held_.emplace_back(), HoldLun(lun));
+    }
     for (size_t i = 0; i < luns.size(); ++i) {
+      const bool labelled = luns[i].label.has_value();
       MUSTER_RETURN_IF_ERROR(
           ClaimLun(luns[i], target.overwrite, request.objects[i].size, CreatedBy(request.run), deadline));
+      if (labelled) continue;
+      MUSTER_ASSIGN_OR_RETURN(attached->held_.emplace_back(), HoldLun(luns[i]));
     }
   }
   for (size_t i = 0; i < luns.size(); ++i) {

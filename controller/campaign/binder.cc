@@ -43,6 +43,15 @@ std::vector<std::string> KeysOf(const Descriptor& type) {
   return keys;
 }
 
+constexpr const char* kWhereSecretsAre = "Name where it is: {env: NAME} or {file: /path}.";
+
+bool HoldsSecret(const Descriptor& type) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    if (RuleOf(*type.field(i)).rule.secret()) return true;
+  }
+  return false;
+}
+
 // Where in a campaign an option of this name belongs, for one that was written in the wrong place: "steps.load".
 std::string OwnerOf(const Descriptor& type, const std::string& key, const std::string& path) {
   for (int i = 0; i < type.field_count(); ++i) {
@@ -63,8 +72,14 @@ class Binder {
 
   void BindMessage(const YamlNode& node, Message& message, const std::string& path, const std::string& what) {
     if (node.kind == YamlNode::Kind::kBroken) return;
-    if (!IsMap(node, what)) return;
     const Descriptor& type = *message.GetDescriptor();
+    if (HoldsSecret(type) && (node.kind == YamlNode::Kind::kScalar || node.kind == YamlNode::Kind::kSequence)) {
+      // Never quoted: what stands there is the secret itself.
+      problems_.Add(node.at, "SECRET_IN_CAMPAIGN", fmt::format("{} stands in the campaign, which is stored", what),
+                    kWhereSecretsAre);
+      return;
+    }
+    if (!IsMap(node, what)) return;
     std::set<std::string> meant;  // options that a misspelt key stands for: not missing as well
     for (const YamlEntry& entry : node.entries) {
       const FieldDescriptor* field = type.FindFieldByName(entry.key);
@@ -76,8 +91,7 @@ class Binder {
       Note(field_path, entry.at, entry.value.at);
       if (RuleOf(*field).rule.secret()) {
         problems_.Add(entry.at, "SECRET_IN_CAMPAIGN",
-                      fmt::format("{} is not for campaigns: they are stored", field_path),
-                      "Name where it is: {env: NAME} or {file: /path}.");
+                      fmt::format("{} is not for campaigns: they are stored", field_path), kWhereSecretsAre);
         continue;
       }
       if (const OneofDescriptor* oneof = field->real_containing_oneof(); oneof != nullptr) {
