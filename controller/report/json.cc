@@ -5,6 +5,7 @@
 #include "controller/report/derived.h"
 #include "controller/report/export.h"
 #include "controller/report/report.h"
+#include "controller/report/text.h"
 
 namespace muster {
 namespace {
@@ -232,6 +233,7 @@ Json StepJson(const StepResult& result, bool counters) {
   out["start_skew_ns"] = result.start_skew;
   out["clock_error_ns"] = result.clock_error;
   out["fill"] = {{"bytes", result.fill_bytes}, {"time_ns", result.fill_time}};
+  out["notes"] = Notes(result);
   out["facts"] = FactsJson(result.facts);
   return out;
 }
