@@ -50,7 +50,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 # Needs no root: the port is above 1023, the control socket lies in our directory. Tuned: without the malloc settings
-# every command maps and unmaps its buffer. It dies with this script, however that ends.
+# every command maps and unmaps its buffer. It dies with this script, however that ends, and so does the run.
 start_tgtd() {
   command -v tgtd >/dev/null && command -v tgtadm >/dev/null || return 1
   for _ in $(seq 10); do
@@ -103,7 +103,7 @@ muster=$build/bin/muster
 "$muster" version
 runs=$PWD/build/runs
 status=0
-MUSTER_QUICKSTART_SECRET=$secret "$muster" run "$data/quickstart.yaml" --local 3 --runs "$runs" || status=$?
+MUSTER_QUICKSTART_SECRET=$secret setpriv --pdeathsig TERM "$muster" run "$data/quickstart.yaml" --local 3 --runs "$runs" || status=$?
 if [ "$status" -le 1 ] && [ -e "$runs" ]; then
   mkdir -p build/exports
   for format in json csv hlog; do
