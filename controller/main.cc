@@ -56,7 +56,8 @@ muster::CommandNode TreeOf(const CLI::App& app) {
     for (const auto& name : option->get_lnames()) out.names.push_back("--" + name);
     for (const auto& name : option->get_snames()) out.names.push_back("-" + name);
     if (out.names.empty()) {
-      node.takes_path |= option->get_name() == "CAMPAIGN" || option->get_name() == "campaign";
+      node.takes_path |=
+          option->get_name() == "CAMPAIGN" || option->get_name() == "campaign" || option->get_name() == "what";
       node.takes_run |= option->get_name() == "RUN" || option->get_name() == "run";
       continue;
     }
@@ -86,6 +87,7 @@ int RunMain(int argc, char** argv) {
       "Examples:\n"
       "  muster plan campaign.yaml              what would be done, and what would be overwritten\n"
       "  muster run campaign.yaml --local 3     run it on three local agents\n"
+      "  muster targets probe campaign.yaml:lun what an iSCSI target offers\n"
       "  muster results show                    the newest run\n"
       "  muster help campaign                   every option of a campaign file");
 
@@ -120,6 +122,31 @@ int RunMain(int argc, char** argv) {
   plan_app->add_option("campaign", plan.campaign, "Campaign file (YAML)")->required()->type_name("PATH");
   plan_app->add_flag("--no-inspect", no_inspect, "Do not look at the targets");
   plan_app->add_flag("--json", plan.json, "Print JSON");
+
+  muster::ProbeVerbOptions probe;
+  CLI::App* targets_app = app.add_subcommand("targets", "Look at what would be measured");
+  targets_app->require_subcommand(1);
+  CLI::App* probe_app =
+      targets_app->add_subcommand("probe", "Log in to a target and show what it offers; reads only, writes nothing");
+  probe_app->add_option("what", probe.what, "CAMPAIGN:NAME, or iscsi://HOST[:PORT]/IQN[/LUN]")
+      ->required()
+      ->type_name("CAMPAIGN:NAME | iscsi://PORTAL/IQN[/LUN]");
+  probe_app->add_option("--user", probe.user, "CHAP user")->type_name("NAME");
+  probe_app->add_option("--secret", probe.secret, "Where its secret is: env:NAME or file:PATH")->type_name("REFERENCE");
+  probe_app->add_option("--mutual-user", probe.mutual_user, "Name the target must answer with")->type_name("NAME");
+  probe_app->add_option("--mutual-secret", probe.mutual_secret, "Where the target's secret is: env:NAME or file:PATH")
+      ->type_name("REFERENCE");
+  probe_app->add_option("--initiator", probe.initiator, "Name to log in with (default: the first of a campaign)")
+      ->type_name("IQN");
+  probe_app->add_option("--source", probe.source, "Local address to connect from")->type_name("ADDRESS");
+  probe_app->add_flag("--header-digest", probe.header_digest, "Ask for CRC32C header digests");
+  probe_app->add_flag("--json", probe.json, "Print JSON");
+  probe_app->footer(
+      "Shows names, ISID, negotiated parameters and command window, and of every LUN the target reports: identity,\n"
+      "size, blocks, caching, FUA, unmap, limits, and what the write guard says of it. LUNs that are meant are marked "
+      "*.\n"
+      "The options are for iscsi:// alone: of a target in a campaign, the campaign says it.\n"
+      "Exit code 1: the campaign writes what the guard refuses.");
 
   muster::ResultsOptions results;
   CLI::App* results_app = app.add_subcommand("results", "List, show and export stored runs");
@@ -191,6 +218,10 @@ int RunMain(int argc, char** argv) {
     plan.inspect = !no_inspect;
     plan.log_level = log_level;
     return muster::PlanVerb(plan, g_cancel);
+  }
+  if (probe_app->parsed()) {
+    probe.log_level = log_level;
+    return muster::TargetsProbeVerb(probe, g_cancel);
   }
   if (list_app->parsed()) return muster::ResultsListVerb(results);
   if (show_app->parsed()) return muster::ResultsShowVerb(results);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages named by its arguments' groups (build, test) that are missing. Prints nothing if none is.
+# Installs the Debian packages named by its arguments' groups (build, quickstart, test, bench) that are missing. Prints nothing if none is.
 set -euo pipefail
 
 build=(g++ cmake ninja-build ccache pkg-config git ca-certificates
@@ -7,15 +7,17 @@ build=(g++ cmake ninja-build ccache pkg-config git ca-certificates
        liburing-dev libyaml-cpp-dev libcli11-dev libsqlite3-dev libblkid-dev nlohmann-json3-dev zlib1g-dev libssl-dev
        libiscsi-dev libgcrypt20-dev libibverbs-dev librdmacm-dev)
 test=(tgt qemu-utils qemu-block-extra catch2 libbenchmark-dev python3 util-linux mount fdisk e2fsprogs xfsprogs procps sqlite3 bash-completion clang-format clang-tidy)
+quickstart=(tgt util-linux)
 bench=(fio libiscsi-bin tgt)
 
 wanted=()
 for group in "$@"; do
   case "$group" in
     build) wanted+=("${build[@]}") ;;
+    quickstart) wanted+=("${quickstart[@]}") ;;
     test) wanted+=("${test[@]}") ;;
     bench) wanted+=("${bench[@]}") ;;
-    *) echo "usage: $0 build|test|bench ..." >&2; exit 2 ;;
+    *) echo "usage: $0 build|quickstart|test|bench ..." >&2; exit 2 ;;
   esac
 done
 missing=()
@@ -32,3 +34,7 @@ fi
 echo "installing ${#missing[@]} packages: ${missing[*]}"
 "${sudo[@]}" apt-get update -qq
 "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+# The package starts its daemon, on every address: here it is only wanted as a program.
+if [[ " ${missing[*]} " == *" tgt "* && -d /run/systemd/system ]]; then
+  "${sudo[@]}" systemctl disable --now --quiet tgt.service || true
+fi

@@ -1,7 +1,10 @@
 #include "agent/link/link_codec.h"
 
+#include <algorithm>
+
 #include "common/base/status.h"
 #include "common/wire/codec.h"
+#include "common/wire/codec_probe.h"
 #include "common/wire/invalid.h"
 #include "common/wire/text.h"
 
@@ -13,6 +16,8 @@ constexpr size_t kFactsMax = 64;
 constexpr size_t kNameMax = 64;
 constexpr size_t kIdMax = 128;
 constexpr size_t kTextMax = 4096;
+constexpr size_t kNotesMax = 8;
+constexpr size_t kNoteMax = 256;
 
 struct Encoder {
   v1::AgentMessage* out;
@@ -49,6 +54,9 @@ struct Encoder {
       i->set_verdict(WireText(from.verdict, kTextMax));
       i->set_would_write(WireText(from.would_write, kTextMax));
       if (!from.refusal.ok()) *i->mutable_refusal() = ToProto(from.refusal);
+      for (size_t n = 0; n < std::min(from.notes.size(), kNotesMax); ++n)
+        i->add_notes(WireText(from.notes[n], kNoteMax));
+      if (from.probe) *i->mutable_probe() = ToProto(*from.probe);
     }
   }
   void operator()(const PrepareDone& m) const {
@@ -135,6 +143,7 @@ absl::StatusOr<ControllerSays> Decode(const v1::Inspect& m) {
     MUSTER_ASSIGN_OR_RETURN(item.target, FromProto(t.target_name(), t.target()));
     MUSTER_ASSIGN_OR_RETURN(item.objects, FromProto(t.objects()));
     item.writes = t.writes();
+    item.probe = t.probe();
   }
   return out;
 }

@@ -118,7 +118,8 @@ class Driver final : public SessionDriver, private LinkListener {
 }  // namespace
 
 DriverSeams DriverSeams::Real() {
-  return {.attach = muster::Attach, .inspect = muster::Inspect, .prepare = Engine::Prepare};
+  return {
+      .attach = muster::Attach, .inspect = muster::Inspect, .probe = muster::ProbeTarget, .prepare = Engine::Prepare};
 }
 
 std::unique_ptr<SessionDriver> SessionDriver::Create(DriverOptions options, const Clock& clock, DriverSeams seams) {

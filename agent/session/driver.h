@@ -18,6 +18,7 @@ namespace muster::agent {
 struct DriverSeams {
   std::function<absl::StatusOr<std::unique_ptr<AttachedTarget>>(const AttachRequest&, const AllowList&)> attach;
   std::function<TargetInspection(const Target&, const std::vector<ObjectSpec>&, bool writes, const AllowList&)> inspect;
+  std::function<TargetInspection(const Target&, const std::vector<ObjectSpec>&, bool writes, const AllowList&)> probe;
   std::function<absl::StatusOr<std::unique_ptr<Engine>>(const PhaseSpec&, const EngineTarget&, const EngineOptions&,
                                                         const Clock&, const FleetTime&, const LeaseEnd&,
                                                         EngineListener&, Nanos deadline)>

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "common/base/status.h"
 #include "common/base/thread.h"
 
@@ -76,7 +78,8 @@ void WorkThread::Do(const DoAttach& job) {
 void WorkThread::Do(const DoInspect& job) {
   InspectFinished done;
   for (const InspectItem& item : job.items) {
-    done.inspections.push_back(seams_.inspect(item.target, item.objects, item.writes, options_.allow));
+    const auto& look = item.probe ? seams_.probe : seams_.inspect;
+    done.inspections.push_back(look(item.target, item.objects, item.writes, options_.allow));
   }
   Answer(std::move(done));
 }
@@ -112,8 +115,14 @@ void WorkThread::Do(const DoPrepare& job) {
                                WithPinning(options_.engine, options_.pin, alone, paced), clock_, fleet_, lease_, *relay,
                                job.deadline);
   if (!engine.ok()) return Answer(PrepareFinished{.status = engine.status()});
-  PrepareFinished done{.status = {}, .memory_bytes = (*engine)->MemoryBytes(), .facts = (*engine)->Describe()};
-  for (auto& fact : target->second.handle->Evidence()) done.facts.push_back(std::move(fact));
+  PrepareFinished done{.status = {}, .memory_bytes = (*engine)->MemoryBytes(), .facts = {}};
+  // The number of facts that travel is bounded: what a reader must not miss comes first.
+  auto evidence = target->second.handle->Evidence();
+  const auto rest =
+      std::stable_partition(evidence.begin(), evidence.end(), [](const auto& f) { return f.first == "note"; });
+  done.facts.assign(evidence.begin(), rest);
+  for (auto& fact : (*engine)->Describe()) done.facts.push_back(std::move(fact));
+  done.facts.insert(done.facts.end(), rest, evidence.end());
   relay_ = std::move(relay);
   engine_ = *std::move(engine);
   Answer(std::move(done));

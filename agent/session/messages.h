@@ -41,6 +41,7 @@ struct InspectItem {
   Target target;
   std::vector<ObjectSpec> objects;
   bool writes = false;
+  bool probe = false;
 };
 struct Inspect {
   uint64_t request = 0;

@@ -78,6 +78,15 @@ absl::StatusOr<std::unique_ptr<AttachedTarget>> Attach(const AttachRequest& requ
       request.target.kind);
 }
 
+TargetInspection ProbeTarget(const Target& target, const std::vector<ObjectSpec>& objects, bool writes,
+                             const AllowList& allow) {
+  const auto* iscsi = std::get_if<IscsiTarget>(&target.kind);
+  if (iscsi == nullptr) return Inspect(target, objects, writes, allow);
+  TargetInspection inspection = ProbeIscsi(*iscsi, objects);
+  inspection.target = target.name;
+  return inspection;
+}
+
 TargetInspection Inspect(const Target& target, const std::vector<ObjectSpec>& objects, bool writes,
                          const AllowList& allow) {
   TargetInspection inspection;

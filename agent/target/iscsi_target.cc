@@ -4,6 +4,7 @@
 
 #include "agent/backend/iscsi/spec_of.h"
 #include "agent/target/iscsi_lun.h"
+#include "agent/target/own_address.h"
 #include "agent/target/parts.h"
 #include "common/base/rng.h"
 #include "common/base/status.h"
@@ -62,6 +63,14 @@ absl::Status LabelChanged(const std::string& place, std::string what) {
        .place = place,
        .message = std::move(what),
        .next = "Another run took the LUN, or this host sees another one: nothing was written; start again."});
+}
+
+// As connected to, after redirects.
+std::string PortalOf(const IscsiLun& lun) {
+  for (const auto& [name, value] : lun.negotiated) {
+    if (name == "portal") return value;
+  }
+  return "";
 }
 
 std::string LabelText(const IscsiLun& lun) {
@@ -140,6 +149,7 @@ absl::StatusOr<std::unique_ptr<AttachedTarget>> AttachIscsi(const AttachRequest&
       return LabelChanged(luns.front().found.place, "the label has another generation than this run wrote");
     }
   }
+  if (IsOwnAddress(PortalOf(luns.front()))) attached->evidence_.emplace_back("note", kSameHost);
   Describe(luns, claims, attached->evidence_);
   for (const auto& fact : luns.front().negotiated) attached->evidence_.push_back(fact);
   return attached;
@@ -165,6 +175,7 @@ TargetInspection InspectIscsi(const IscsiTarget& target, const std::vector<Objec
     if (i == 0) {
       inspection.place = lun->found.place + (objects.size() > 1 ? fmt::format(" and {} more", objects.size() - 1) : "");
       inspection.identity = lun->found.identities.front().second;
+      if (IsOwnAddress(PortalOf(*lun))) inspection.notes.emplace_back(kSameHost);
     }
     inspection.size += lun->found.size;
     needed += objects[i].size;

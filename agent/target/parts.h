@@ -21,6 +21,7 @@ TargetInspection InspectFile(const FileTarget& target, const std::vector<ObjectS
 TargetInspection InspectBlock(const BlockTarget& target, const std::vector<ObjectSpec>& objects, bool writes,
                               const AllowList& allow);
 TargetInspection InspectIscsi(const IscsiTarget& target, const std::vector<ObjectSpec>& objects, bool writes);
+TargetInspection ProbeIscsi(const IscsiTarget& target, const std::vector<ObjectSpec>& objects);
 
 // BLOCK_ALIGNMENT unless every block of the campaign is a multiple of what the object needs.
 absl::Status CheckAlignment(uint64_t min_block, uint32_t needed, const std::string& place);

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "agent/backend/backend.h"
 #include "common/plan/plan.h"
+#include "common/plan/target_probe.h"
 
 namespace muster {
 
@@ -29,6 +31,8 @@ struct TargetInspection {
   std::string would_write;  // what a writing step would overwrite or create
   absl::Status refusal;     // typed error when !writable: TARGET_MOUNTED, TARGET_HELD, TARGET_SWAP,
                             // TARGET_HAS_DATA, TARGET_WRONG_ID, TARGET_WRONG_SIZE, NOT_ALLOWED, DIR_NOT_OURS ...
+  std::vector<std::string> notes;    // what a reader of figures must know: "target on the same host"
+  std::optional<TargetProbe> probe;  // ProbeTarget, of an iSCSI target that let us in
 };
 
 struct AttachRequest {
@@ -60,5 +64,11 @@ absl::StatusOr<std::unique_ptr<AttachedTarget>> Attach(const AttachRequest& requ
 // Reads only; never fails as a whole: problems are in the inspection's refusal.
 TargetInspection Inspect(const Target& target, const std::vector<ObjectSpec>& objects, bool writes,
                          const AllowList& allow);
+
+// The same, but of an iSCSI target: what it offers, every LUN it reports and what the write guard says of each, as if
+// all were to be written. A refusal is then that of the target as a whole, or of the first LUN of `target` that is
+// absent.
+TargetInspection ProbeTarget(const Target& target, const std::vector<ObjectSpec>& objects, bool writes,
+                             const AllowList& allow);
 
 }  // namespace muster

@@ -52,6 +52,9 @@ absl::StatusOr<Plan> Compile(const LoadedCampaign& campaign);
 // place. From then on the process makes no core dump.
 absl::Status ResolveSecrets(const LoadedCampaign& campaign, Plan& plan);
 
+// The same of one secret that has a reference; `place` is for the error.
+absl::Status ResolveSecret(Secret& secret, const std::string& place);
+
 // `muster help campaign`: every option with unit, limits, default and one line, from the descriptors. Markdown table
 // form for the documentation when `markdown`; JSON when `json`.
 std::string CampaignHelp(bool markdown);

@@ -42,7 +42,9 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path, const std::s
   return text;
 }
 
-absl::Status Resolve(Secret& secret, const std::string& place) {
+}  // namespace
+
+absl::Status ResolveSecret(Secret& secret, const std::string& place) {
   if (secret.reference.empty()) return absl::OkStatus();
   if (secret.reference.starts_with("env:")) {
     const std::string name = secret.reference.substr(4);
@@ -58,23 +60,19 @@ absl::Status Resolve(Secret& secret, const std::string& place) {
     return Missing(place, fmt::format("{} holds {} bytes", secret.reference, secret.value.size()),
                    fmt::format("A secret has 1 to {} bytes.", kLongest));
   }
+  // A core dump of this process would hold it.
+  prctl(PR_SET_DUMPABLE, 0);
   return absl::OkStatus();
 }
 
-}  // namespace
-
 absl::Status ResolveSecrets(const LoadedCampaign& campaign, Plan& plan) {
-  bool any = false;
   for (Target& target : plan.targets) {
     auto* iscsi = std::get_if<IscsiTarget>(&target.kind);
     if (iscsi == nullptr) continue;
     const std::string chap = "targets." + target.name + ".chap";
-    MUSTER_RETURN_IF_ERROR(Resolve(iscsi->secret, campaign.Place(chap + ".secret")));
-    MUSTER_RETURN_IF_ERROR(Resolve(iscsi->mutual_secret, campaign.Place(chap + ".mutual_secret")));
-    any = any || !iscsi->secret.value.empty();
+    MUSTER_RETURN_IF_ERROR(ResolveSecret(iscsi->secret, campaign.Place(chap + ".secret")));
+    MUSTER_RETURN_IF_ERROR(ResolveSecret(iscsi->mutual_secret, campaign.Place(chap + ".mutual_secret")));
   }
-  // A core dump of this process would hold them.
-  if (any) prctl(PR_SET_DUMPABLE, 0);
   return absl::OkStatus();
 }
 

@@ -125,7 +125,8 @@ std::string JsonPlan(const Plan& plan, const std::vector<TargetView>& views) {
                        {"writable", v.writable},
                        {"verdict", v.verdict},
                        {"would_write", v.would_write},
-                       {"refusal", ErrorJson(v.refusal)}});
+                       {"refusal", ErrorJson(v.refusal)},
+                       {"notes", v.notes}});
   }
   return Dump({{"event", "plan"},
                {"name", plan.name},

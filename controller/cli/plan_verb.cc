@@ -24,6 +24,7 @@ void PrintViews(const std::vector<TargetView>& views) {
     }
     if (!v.found.empty()) Out("    found:  {}\n", v.found);
     if (!v.would_write.empty()) Out("    writes: {}\n", v.would_write);
+    for (const std::string& note : v.notes) Out("    note:   {}\n", note);
     if (v.refusal.ok()) {
       if (!v.verdict.empty()) Out("    guard:  {}\n", v.verdict);
     } else {

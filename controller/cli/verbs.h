@@ -36,6 +36,18 @@ struct PlanVerbOptions {
 };
 int PlanVerb(const PlanVerbOptions& options, const std::atomic<int>& cancel);
 
+struct ProbeVerbOptions {
+  std::string what;  // "CAMPAIGN:NAME" or "iscsi://PORTAL/IQN[/LUN]"
+  // The rest is for iscsi:// alone; secrets are references ("env:NAME", "file:PATH").
+  std::string user, secret, mutual_user, mutual_secret;
+  std::string initiator, source;
+  bool header_digest = false;
+  bool json = false;
+  std::string log_level = "warn";
+};
+// Looks at one target through a local agent; reads only.
+int TargetsProbeVerb(const ProbeVerbOptions& options, const std::atomic<int>& cancel);
+
 struct ResultsOptions {
   std::string runs_dir;
   std::string run = "last";

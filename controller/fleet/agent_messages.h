@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -8,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "common/plan/plan.h"
+#include "common/plan/target_probe.h"
 #include "common/stats/held_histograms.h"
 #include "common/stats/op_stats.h"
 
@@ -87,6 +89,8 @@ struct InspectionInfo {
   uint64_t size = 0;
   bool writable = false;
   absl::Status refusal;
+  std::vector<std::string> notes;
+  std::optional<TargetProbe> probe;
 };
 struct InspectDone {
   uint64_t request = 0;
@@ -159,6 +163,7 @@ struct InspectItem {
   Target target;
   std::vector<ObjectSpec> objects;
   bool writes = false;
+  bool probe = false;
 };
 struct InspectCommand {
   uint64_t request = 0;

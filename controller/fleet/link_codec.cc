@@ -2,6 +2,7 @@
 
 #include "common/base/status.h"
 #include "common/wire/codec.h"
+#include "common/wire/codec_probe.h"
 #include "common/wire/rules.h"
 
 namespace muster {
@@ -99,6 +100,8 @@ AgentSays Decode(const v1::InspectDone& from) {
     info.verdict = i.verdict();
     info.would_write = i.would_write();
     if (i.has_refusal()) info.refusal = FromProto(i.refusal());
+    info.notes.assign(i.notes().begin(), i.notes().end());
+    if (i.has_probe()) info.probe = FromProto(i.probe());
   }
   return out;
 }
@@ -146,6 +149,7 @@ void Encode(const InspectCommand& from, v1::ControllerMessage& out) {
     *to.mutable_target() = ToProtoWithSecrets(item.target);
     ToProto(item.objects, to.mutable_objects());
     to.set_writes(item.writes);
+    to.set_probe(item.probe);
   }
 }
 

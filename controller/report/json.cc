@@ -5,6 +5,7 @@
 #include "controller/report/derived.h"
 #include "controller/report/export.h"
 #include "controller/report/report.h"
+#include "controller/report/text.h"
 
 namespace muster {
 namespace {
@@ -256,6 +257,7 @@ Json StepJson(const StepResult& result, bool counters) {
   out["start_skew_ns"] = sealed ? Json(result.start_skew) : Json(nullptr);
   out["clock_error_ns"] = sealed ? Json(result.clock_error) : Json(nullptr);
   out["fill"] = sealed ? Json{{"bytes", result.fill_bytes}, {"time_ns", result.fill_time}} : Json(nullptr);
+  out["notes"] = Notes(result);
   out["facts"] = FactsJson(result.facts);
   return out;
 }

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "controller/report/cells.h"
 #include "controller/report/derived.h"
 #include "controller/report/report.h"
@@ -70,6 +72,25 @@ std::string ResultsTableText(const std::vector<StepResult>& steps) {
     for (const std::string& reason : Reasons(step)) {
       out += Printable(fmt::format("{} {}: {}", step.step.name, StepOutcomeName(step.outcome), reason)) + "\n";
     }
+  }
+  // One line for each note and target, whatever the number of steps.
+  std::vector<std::pair<std::string, std::string>> said;
+  for (const StepResult& step : steps) {
+    for (const std::string& note : Notes(step)) {
+      std::pair<std::string, std::string> line(step.step.target, note);
+      if (std::find(said.begin(), said.end(), line) == said.end()) said.push_back(std::move(line));
+    }
+  }
+  for (const auto& [target, note] : said) out += Printable(fmt::format("note on {}: {}", target, note)) + "\n";
+  return out;
+}
+
+std::vector<std::string> Notes(const StepResult& result) {
+  std::vector<std::string> out;
+  for (const auto& [name, value] : result.facts) {
+    // "local-1: measure note", "local-1: luns: note"
+    if (!name.ends_with(" note") || std::find(out.begin(), out.end(), value) != out.end()) continue;
+    out.push_back(value);
   }
   return out;
 }

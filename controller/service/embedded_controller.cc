@@ -60,7 +60,13 @@ class EmbeddedController final : public ControllerServer {
   absl::Status Start();
   absl::Status WaitForAgents(uint32_t count, Nanos timeout, const std::atomic<int>& cancel) override;
   absl::StatusOr<std::vector<TargetView>> Inspect(const Plan& plan, Nanos timeout) override {
-    return InspectTargets(plan, hub_, ++inspections_, timeout, clock_);
+    return InspectTargets(InspectionOf(plan, ++inspections_), hub_, timeout, clock_);
+  }
+  absl::StatusOr<std::vector<TargetView>> Probe(const ProbeRequest& request, Nanos timeout) override {
+    InspectCommand command{.request = ++inspections_, .items = {}};
+    command.items.push_back(
+        {.target = request.target, .objects = request.objects, .writes = request.writes, .probe = true});
+    return InspectTargets(command, hub_, timeout, clock_);
   }
   RunOutcome Run(const Plan& plan, const RunOptions& options, RunObserver& observer,
                  const std::atomic<int>& cancel) override {

@@ -56,7 +56,9 @@ absl::Status TakeAnswer(const InspectDone& done, const Member& member, const Ins
                      .would_write = info.would_write,
                      .size = info.size,
                      .writable = info.writable,
-                     .refusal = info.refusal});
+                     .refusal = info.refusal,
+                     .notes = info.notes,
+                     .probe = info.probe});
   }
   return absl::OkStatus();
 }
@@ -93,13 +95,17 @@ absl::Status Collect(const InspectCommand& asked, AgentGateway& gateway, AnswerS
 
 }  // namespace
 
-absl::StatusOr<std::vector<TargetView>> InspectTargets(const Plan& plan, AgentGateway& gateway, uint64_t request,
-                                                       Nanos timeout, const Clock& clock) {
-  InspectCommand command{.request = request};
+InspectCommand InspectionOf(const Plan& plan, uint64_t request) {
+  InspectCommand command{.request = request, .items = {}};
   for (const Target& target : plan.targets) {
     TargetNeeds needs = NeedsOf(plan, target.name);
     command.items.push_back({.target = target, .objects = std::move(needs.objects), .writes = needs.writes});
   }
+  return command;
+}
+
+absl::StatusOr<std::vector<TargetView>> InspectTargets(const InspectCommand& command, AgentGateway& gateway,
+                                                       Nanos timeout, const Clock& clock) {
   AnswerSink sink;
   gateway.SetSink(&sink);
   const std::vector<Member> members = gateway.Members();

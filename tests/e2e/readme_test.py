@@ -20,10 +20,24 @@ def test_every_command_in_readme_is_known(place):
             assert option in helped.out, (line, option, helped.out)
 
 
-def test_the_campaign_in_readme_is_right(place):
-    text = re.search(r"```yaml\n(.*?)```", README, re.S).group(1).replace("/dev/disk/by-id/ID", "/dev/null")
-    done = muster("plan", "--no-inspect", place.file("readme.yaml", text))
-    assert done.code == 0 and "db-4k-70-30" in done.out, done
+def test_the_campaigns_in_readme_are_right(place):
+    texts = re.findall(r"```yaml\n(.*?)```", README, re.S)
+    assert len(texts) == 2
+    for text, step in zip(texts, ("db-4k-70-30", "db[initiators=8]")):
+        text = text.replace("/dev/disk/by-id/ID", "/dev/null")
+        done = muster("plan", "--no-inspect", place.file("readme.yaml", text), env={**os.environ, "LAB_SECRET": "of-no-account"})
+        assert done.code == 0 and step in done.out, done
+
+
+def test_the_transcript_in_readme_is_of_this_quick_start(place):
+    """Every step of the quick start's campaign has its row in the table that README shows, and nothing else has."""
+    with open(os.path.join(SOURCE, "deploy", "quickstart.yaml"), encoding="utf-8") as f:
+        text = f.read().replace("@DIR@", place.path).replace("@PORTAL@", "127.0.0.1:3260")
+    done = muster("plan", "--no-inspect", "--json", place.file("quickstart.yaml", text),
+                  env={**os.environ, "MUSTER_QUICKSTART_SECRET": "of-no-account"})
+    (plan,) = done.events()
+    shown = re.findall(r"^    (\S+) +(?:VALID|INVALID) ", README, re.M)
+    assert shown == [step["name"] for step in plan["steps"]], (shown, done)
 
 
 def test_every_folder_in_readme_exists_and_all_are_named(place):

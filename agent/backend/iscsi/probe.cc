@@ -53,6 +53,17 @@ std::vector<std::pair<std::string, std::string>> IscsiProbe::Negotiated() const 
   return DescribeSession(spec_, session_);
 }
 
+std::vector<std::pair<std::string, std::string>> IscsiProbe::OtherKeys() const {
+  std::vector<std::pair<std::string, std::string>> out;
+  // RFC 7143 13; those that DescribeSession leaves out.
+  for (const char* key : {"MaxConnections", "DefaultTime2Wait", "DefaultTime2Retain", "DataPDUInOrder",
+                          "DataSequenceInOrder", "TargetAlias"}) {
+    std::string value = session_.Negotiated(key);
+    if (!value.empty()) out.emplace_back(key, std::move(value));
+  }
+  return out;
+}
+
 std::vector<std::pair<std::string, std::string>> DescribeSession(const IscsiConnectionSpec& spec,
                                                                  const IscsiSession& session) {
   const auto or_default = [&](std::string_view key, std::string_view otherwise) {

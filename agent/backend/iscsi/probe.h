@@ -29,6 +29,8 @@ class IscsiProbe {
 
   // Portal, names, ISID and what the login agreed on, as (name, value).
   std::vector<std::pair<std::string, std::string>> Negotiated() const;
+  // What the target answered to the login's other keys ("MaxConnections", "DefaultTime2Wait" ...).
+  std::vector<std::pair<std::string, std::string>> OtherKeys() const;
 
  private:
   explicit IscsiProbe(const IscsiConnectionSpec& spec);

@@ -48,7 +48,10 @@ std::unique_ptr<KnownRun> MakeKnownRun(bool held) {
   REQUIRE(result.figures.sums_error.ok());
   result.outcome = StepOutcome::kValid;
   result.checks = {{.name = "errors", .outcome = CheckOutcome::kPass, .evidence = "0 failed, \"limit\" 0"}};
-  result.facts = {{"local-1: ring", "DEFER_TASKRUN\x1b[31m"}};
+  result.facts = {{"local-1: ring", "DEFER_TASKRUN\x1b[31m"},
+                  {"local-1: scratch: note", "target on the same host"},
+                  {"local-2: measure note", "target on the same host"},
+                  {"local-2: footnote", "none"}};
   result.fill_bytes = 1'000'000'000;
   result.fill_time = 4 * kSecond;
   for (const FleetInterval& interval : aggregator.TakeComplete()) REQUIRE(writer->WriteInterval(key, interval).ok());

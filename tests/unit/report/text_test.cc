@@ -45,6 +45,9 @@ TEST_CASE("the table: one row a step, exact figures") {
   CHECK_THAT(*text, Contains("n too small"));  // p99.9 of 8,000 operations has 8 above it
   CHECK_THAT(*text, Contains("32/32"));
   CHECK_THAT(*text, Contains("SKIPPED: 512 B on 4096 B blocks"));
+  const size_t note = text->find("note on scratch: target on the same host\n");
+  REQUIRE(note != std::string::npos);
+  CHECK(text->find("note", note + 1) == std::string::npos);  // said once, and no other fact is one
 }
 
 TEST_CASE("the details: every group and kind, checks, facts, fill, IOPS line; nothing that controls a terminal") {

@@ -190,6 +190,9 @@ struct Bench {
     seams.inspect = [](const Target& target, const std::vector<ObjectSpec>&, bool, const AllowList&) {
       return TargetInspection{.target = target.name, .found = "nothing"};
     };
+    seams.probe = [](const Target& target, const std::vector<ObjectSpec>&, bool, const AllowList&) {
+      return TargetInspection{.target = target.name, .found = "all there is"};
+    };
     seams.prepare = [this](const PhaseSpec&, const EngineTarget&, const EngineOptions&, const Clock&, const FleetTime&,
                            const LeaseEnd&, EngineListener& listener,
                            Nanos) -> absl::StatusOr<std::unique_ptr<Engine>> {
@@ -250,6 +253,9 @@ TEST_CASE("a phase goes through the driver's threads") {
   CHECK(bench.detached == 1);
   bench.link.Tell(Inspect{.request = 4, .items = {{.target = {.name = "x", .kind = NullTarget{}}, .objects = {}}}});
   CHECK(bench.link.Next<InspectDone>().inspections.at(0).found == "nothing");
+  bench.link.Tell(
+      Inspect{.request = 5, .items = {{.target = {.name = "x", .kind = NullTarget{}}, .objects = {}, .probe = true}}});
+  CHECK(bench.link.Next<InspectDone>().inspections.at(0).found == "all there is");
   const auto result = bench.End();
   CHECK(result.exit_code == 0);
   CHECK(result.clean);

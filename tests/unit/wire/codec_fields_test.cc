@@ -9,6 +9,8 @@
 
 #include "common/base/status.h"
 #include "common/wire/codec.h"
+#include "common/wire/codec_probe.h"
+#include "common/wire/rules.h"
 
 namespace muster {
 namespace {
@@ -402,6 +404,69 @@ TEST_CASE("every field of Prepare is carried") {
   walk.Walk(MeasurePrepare(v1::PACING_CLOSED));
   walk.Walk(MeasurePrepare(v1::PACING_FIXED));
   RequireAllVisited(*v1::Prepare::descriptor(), walk.visited());
+}
+
+TEST_CASE("every field of what a target offers is carried") {
+  FieldWalk walk([](const Message& in) -> absl::StatusOr<std::unique_ptr<Message>> {
+    return std::make_unique<v1::TargetProbe>(ToProto(FromProto(static_cast<const v1::TargetProbe&>(in))));
+  });
+  v1::TargetProbe probe;
+  v1::Fact* fact = probe.add_session();
+  fact->set_name("MaxBurstLength");
+  fact->set_value("262144");
+  probe.set_luns_reported(3);
+  v1::ProbedLun* lun = probe.add_luns();
+  lun->set_lun(7);
+  lun->set_used(true);
+  lun->set_vendor("V");
+  lun->set_product("P");
+  lun->set_revision("R");
+  lun->set_serial("S");
+  lun->add_wwids("naa.1");
+  lun->set_size(1 << 30);
+  lun->set_block(512);
+  lun->set_physical_block(4096);
+  lun->set_write_protected(true);
+  lun->set_write_cache(true);
+  lun->set_fua(true);
+  lun->set_unmap(true);
+  lun->set_reads_zeroes(true);
+  lun->set_max_unmap(1 << 20);
+  lun->set_max_unmap_ranges(32);
+  lun->set_unmap_granularity(4096);
+  lun->set_max_transfer(1 << 21);
+  lun->set_optimal_transfer(1 << 19);
+  lun->set_found("blank");
+  lun->mutable_refusal()->set_kind(9);
+  lun->mutable_refusal()->set_code("TARGET_READ_ONLY");
+  lun->mutable_refusal()->set_place("LUN 7");
+  lun->mutable_refusal()->set_message("protected");
+  lun->mutable_refusal()->set_next("lift it");
+  walk.Walk(probe);
+  RequireAllVisited(*v1::TargetProbe::descriptor(), walk.visited());
+  // What is not told stays so.
+  v1::TargetProbe untold;
+  untold.add_luns()->set_lun(1);
+  CHECK(MessageDifferencer::Equals(untold, ToProto(FromProto(untold))));
+}
+
+TEST_CASE("what a target offers is bounded on the wire and passes validation") {
+  TargetProbe probe;
+  probe.session.resize(100, {std::string(500, 'n'), std::string(9000, 'v')});
+  probe.luns_reported = 300;
+  ProbedLun lun{.lun = 16'383, .vendor = std::string(100, 'a')};
+  lun.product = lun.revision = std::string(100, 'b');
+  lun.serial = std::string(1000, '\xff');
+  lun.wwids.resize(40, std::string(1000, 'w'));
+  lun.found = std::string(10'000, 'f');
+  lun.refusal = MakeError(absl::StatusCode::kInternal, {std::string(200, 'C'), std::string(9000, 'p'),
+                                                        std::string(9000, 'm'), std::string(9000, 'n')});
+  probe.luns.resize(300, lun);
+  const v1::TargetProbe wire = ToProto(probe);
+  CHECK(wire.luns_size() == kMostProbedLuns);
+  const absl::Status valid = ValidateMessage(wire);
+  INFO(valid);
+  CHECK(valid.ok());
 }
 
 TEST_CASE("the two wordings of the size must agree with the resolved one") {
