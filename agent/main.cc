@@ -93,7 +93,7 @@ Hello MakeHello(const Flags& flags, const HostFacts& host, const ApiRange& api) 
   Hello hello{.api_min = api.min,
               .api_max = api.max,
               .build = std::string(BuildString()),
-              .capabilities = {"null", "uring"},
+              .capabilities = {"null", "uring", "iscsi"},
               .agent_id = flags.id,
               .host_id = host.host_id,
               .boot_id = host.boot_id,

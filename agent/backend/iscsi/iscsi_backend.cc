@@ -420,7 +420,8 @@ class IscsiBackend final : public Backend {
       counters_.Event(ETIMEDOUT);
       Finish(oldest_);
     }
-    TearDown(IoOutcome::kAborted, ECONNABORTED, true);
+    // Failed, not aborted: nobody asked for their end, and aborted ones are not held against the target.
+    TearDown(IoOutcome::kIo, ECONNABORTED, true);
   }
 
   void LoseConnection() {

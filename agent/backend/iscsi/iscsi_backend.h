@@ -21,7 +21,7 @@ namespace muster {
 // once: inside the operation's time. Nothing else is ever sent twice.
 //
 // limits.op_timeout is watched here. When an operation reaches it: that one ends kTimeout (ETIMEDOUT), all others
-// kAborted (ECONNABORTED). When the connection is lost all end kIo with an errno (EBADMSG: a header digest). Then the
+// kIo (ECONNABORTED). When the connection is lost all end kIo with an errno (EBADMSG: a header digest). Then the
 // context is gone, its socket reset, and late answers find nothing. A new login follows at once, or after 100 ms
 // doubled up to spec.max_backoff, driven by Reap: it must be called when WaitFd is readable and at NextTimer, with
 // nothing outstanding too. Until it is up and the LUNs' unit attentions are taken, Submit accepts nothing.
