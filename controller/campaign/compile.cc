@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <tuple>
 
 #include "common/base/status.h"
+#include "common/plan/portal.h"
 #include "common/wire/codec.h"
 #include "common/wire/rules.h"
 #include "controller/campaign/campaign.h"
@@ -24,26 +24,6 @@ std::string Normal(const std::string& path) {
   std::string out = std::filesystem::path(path).lexically_normal().string();
   while (out.size() > 1 && out.back() == '/') out.pop_back();
   return out;
-}
-
-// "host", "host:port", "[v6]", "[v6]:port", "v6" (several colons); whether there is such a host only an agent can tell.
-bool IsPortal(std::string_view text) {
-  std::string_view port;
-  if (text.starts_with("[")) {
-    const size_t end = text.find(']');
-    if (end == std::string_view::npos) return false;
-    port = text.substr(end + 1);
-    text = text.substr(1, end - 1);
-  } else if (const size_t colon = text.find(':'); colon != std::string_view::npos && text.rfind(':') == colon) {
-    port = text.substr(colon);
-    text = text.substr(0, colon);
-  }
-  if (text.empty() || text.find_first_of(" []/") != std::string_view::npos) return false;
-  if (port.empty()) return true;
-  uint32_t number = 0;
-  const auto [end, error] = std::from_chars(port.data() + 1, port.data() + port.size(), number);
-  return port[0] == ':' && error == std::errc() && end == port.data() + port.size() && number > 0 &&
-         number <= UINT16_MAX;
 }
 
 class Compiler {
@@ -143,7 +123,7 @@ class Compiler {
   void CheckIscsi(const IscsiTarget& iscsi, const std::string& prefix) {
     const std::string here = prefix + ".iscsi";
     for (size_t i = 0; i < iscsi.portals.size(); ++i) {
-      if (IsPortal(iscsi.portals[i])) continue;
+      if (ParsePortal(iscsi.portals[i])) continue;
       problems_.Add(campaign_.At(fmt::format("{}.portal[{}]", here, i)), "INVALID_FIELD",
                     fmt::format("{} is no HOST[:PORT]", QuoteText(iscsi.portals[i])),
                     "Write an address or a name, and a port from 1 to 65535: 192.0.2.10:3260, [2001:db8::1]:3260.");

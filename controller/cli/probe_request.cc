@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "common/base/status.h"
+#include "common/plan/portal.h"
 #include "common/wire/codec.h"
 #include "common/wire/rules.h"
 #include "controller/campaign/campaign.h"
@@ -33,25 +34,6 @@ absl::Status UrlError(std::string message) {
 bool Number(std::string_view text, uint32_t least, uint32_t most, uint32_t& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   return error == std::errc() && end == text.data() + text.size() && out >= least && out <= most;
-}
-
-// "host", "host:port", "[v6]", "[v6]:port".
-bool IsPortal(std::string_view text) {
-  std::string_view host = text.substr(0, text.find(':'));
-  std::string_view port = host.size() < text.size() ? text.substr(host.size() + 1) : std::string_view();
-  bool with_port = host.size() < text.size();
-  if (text.starts_with("[")) {
-    const size_t end = text.find(']');
-    if (end == std::string_view::npos) return false;
-    host = text.substr(1, end - 1);
-    const std::string_view rest = text.substr(end + 1);
-    with_port = !rest.empty();
-    if (with_port && rest[0] != ':') return false;
-    port = with_port ? rest.substr(1) : rest;
-  }
-  uint32_t number = 0;
-  return !host.empty() && text.size() <= 256 && host.find_first_of(" []\t") == std::string_view::npos &&
-         (!with_port || Number(port, 1, UINT16_MAX, number));
 }
 
 absl::Status TakeSecret(const std::string& option, const std::string& reference, Secret& out) {
@@ -100,7 +82,11 @@ absl::StatusOr<ProbeRequest> OfUrl(const ProbeVerbOptions& options) {
                  "Give --user and --secret env:NAME or file:PATH.");
   }
   if (slash == std::string_view::npos) return UrlError("names no target");
-  if (!IsPortal(portal)) return UrlError(fmt::format("{} is no HOST[:PORT]", QuoteText(portal)));
+  // In a URL an IPv6 address stands in brackets (RFC 3986 3.2.2).
+  const bool bare = !portal.starts_with("[") && portal.find(':') != portal.rfind(':');
+  if (bare || portal.size() > 256 || !ParsePortal(portal)) {
+    return UrlError(fmt::format("{} is no HOST[:PORT]", QuoteText(portal)));
+  }
   std::string_view iqn = rest.substr(slash + 1);
   std::string_view lun;
   const size_t second = iqn.find('/');

@@ -1,48 +1,20 @@
 #include "agent/backend/iscsi/spec_of.h"
 
-#include <charconv>
 #include <numeric>
+#include <optional>
 #include <random>
-#include <string_view>
 
 #include "common/base/status.h"
+#include "common/plan/portal.h"
 #include "fmt/format.h"
 
 namespace muster {
 namespace {
 
-constexpr uint16_t kDefaultPort = 3260;
-
-// "host", "host:port", "[v6]", "[v6]:port", "v6" (several colons).
-absl::Status ParsePortal(const std::string& text, IscsiConnectionSpec& out) {
-  std::string_view host = text;
-  std::string_view port;
-  if (host.starts_with("[")) {
-    const size_t end = host.find(']');
-    if (end != std::string_view::npos) {
-      port = host.substr(end + 1);
-      host = host.substr(1, end - 1);
-    }
-  } else if (const size_t colon = host.find(':'); colon != std::string_view::npos && host.rfind(':') == colon) {
-    port = host.substr(colon);
-    host = host.substr(0, colon);
-  }
-  out.host = std::string(host);
-  out.port = kDefaultPort;
-  uint32_t number = kDefaultPort;
-  bool good = !host.empty() && host.find_first_of(" []/") == std::string_view::npos;
-  if (!port.empty()) {
-    const auto [end, error] = std::from_chars(port.data() + 1, port.data() + port.size(), number);
-    good = good && port[0] == ':' && error == std::errc() && end == port.data() + port.size() && number > 0 &&
-           number <= UINT16_MAX;
-  }
-  if (!good) {
-    return MakeError(absl::StatusCode::kInvalidArgument,
-                     {"INVALID_FIELD", "iscsi.portal", fmt::format("\"{}\" is no HOST[:PORT]", text),
-                      "Write an address or a name, and a port from 1 to 65535: 192.0.2.10:3260, [2001:db8::1]:3260."});
-  }
-  out.port = static_cast<uint16_t>(number);
-  return absl::OkStatus();
+absl::Status NoPortal(const std::string& text) {
+  return MakeError(absl::StatusCode::kInvalidArgument,
+                   {"INVALID_FIELD", "iscsi.portal", fmt::format("\"{}\" is no HOST[:PORT]", text),
+                    "Write an address or a name, and a port from 1 to 65535: 192.0.2.10:3260, [2001:db8::1]:3260."});
 }
 
 }  // namespace
@@ -56,7 +28,10 @@ absl::StatusOr<IscsiConnectionSpec> SpecOf(const IscsiTarget& target, uint32_t i
   // pair comes.
   const uint32_t round = sources == 0 ? portals : std::lcm(portals, sources);
   const uint32_t portal = sources == 0 ? initiator % portals : (initiator + initiator / round) % portals;
-  MUSTER_RETURN_IF_ERROR(ParsePortal(target.portals[portal], out));
+  const std::optional<Portal> found = ParsePortal(target.portals[portal]);
+  if (!found) return NoPortal(target.portals[portal]);
+  out.host = found->host;
+  out.port = found->port;
   if (sources > 0) out.source_address = target.sources[initiator % sources];
   out.target = ForInitiator(target.iqn, slot);
   out.initiator = ForInitiator(target.initiator, initiator);
