@@ -37,6 +37,7 @@ class AttachedIscsi final : public AttachedTarget {
 
 // Initiator i works on object i modulo their number: looked at as the first of them.
 absl::StatusOr<std::vector<IscsiConnectionSpec>> SpecsOf(const IscsiTarget& target, size_t objects) {
+  if (!target.secret.value.empty()) prctl(PR_SET_DUMPABLE, 0);  // a core dump would hold it
   std::vector<IscsiConnectionSpec> specs;
   for (uint32_t slot = 0; slot < objects; ++slot) {
     MUSTER_ASSIGN_OR_RETURN(specs.emplace_back(), SpecOf(target, slot, slot, ExtraQualifier()));
@@ -101,7 +102,6 @@ void Describe(const std::vector<IscsiLun>& luns, bool claimed, EvidenceList& out
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AttachedTarget>> AttachIscsi(const AttachRequest& request, const IscsiTarget& target) {
-  if (!target.secret.value.empty()) prctl(PR_SET_DUMPABLE, 0);  // a core dump would hold it
   const Nanos deadline = SteadyClock::Get().Now() + kAttachLimit;
   MUSTER_ASSIGN_OR_RETURN(const std::vector<IscsiConnectionSpec> specs, SpecsOf(target, request.objects.size()));
   std::vector<IscsiLun> luns;
