@@ -160,7 +160,10 @@ int RunMain(int argc, char** argv) {
   show_app->add_option("run", results.run, "Run id, a unique beginning of one, `last`, or a run file")
       ->capture_default_str()
       ->type_name("RUN");
-  show_app->add_option("--step", results.step, "Only the step of this name or number")->type_name("STEP");
+  show_app
+      ->add_option("--step", results.step,
+                   "Only the step of this name, or of this number in plan and progress (from 1)")
+      ->type_name("STEP");
   show_app->add_flag("--json", results.json, "Print JSON");
   CLI::App* export_app = results_app->add_subcommand("export", "Write a run as JSON, CSV or HdrHistogram log");
   export_app->add_option("run", results.run, "Run id, a unique beginning of one, `last`, or a run file")

@@ -17,6 +17,7 @@ jobs=$(nproc)
 memory=$(awk '/MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo)
 [ "$memory" -lt "$jobs" ] && jobs=$((memory > 1 ? memory : 1))
 mkdir -p build
+[ -x $build/bin/muster ] || echo "building (some minutes the first time, log: build/quickstart.log) ..."
 if ! { cmake --preset release -DMUSTER_BUILD_TESTS=OFF && cmake --build $build --parallel "$jobs" --target muster muster-agent; } >build/quickstart.log 2>&1; then
   tail -n 40 build/quickstart.log >&2
   echo "quickstart: the build failed; the whole log is build/quickstart.log" >&2

@@ -78,7 +78,10 @@ Option OptionOf(const FieldDescriptor& field) {
 // Depth first, so that each group follows the one that leads to it. The types of a campaign do not contain themselves.
 void Collect(const Descriptor& type, const std::string& path, const std::string& help, std::vector<Group>& groups) {
   Group group{.path = path, .help = help, .options = {}};
-  for (int i = 0; i < type.field_count(); ++i) group.options.push_back(OptionOf(*type.field(i)));
+  for (int i = 0; i < type.field_count(); ++i) {
+    // What a secret is comes from elsewhere: no option of a campaign.
+    if (!RuleOf(*type.field(i)).rule.secret()) group.options.push_back(OptionOf(*type.field(i)));
+  }
   groups.push_back(std::move(group));
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);

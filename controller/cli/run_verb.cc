@@ -85,9 +85,11 @@ int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel) {
   } else {
     Out("{}", table);
     if (!outcome.path.empty()) {
-      Out("\nrun {}: {}\nrun file: {}\ndetails:  muster results show {}\nexport:   muster results export {} --format "
-          "json|csv|hlog\n",
-          outcome.run_id, outcome.outcome, outcome.path, outcome.run_id, outcome.run_id);
+      // As it can be pasted: with the folder where that is not the usual one.
+      const std::string where = options.runs_dir.empty() ? "" : "--runs " + options.runs_dir + " ";
+      Out("\nrun {}: {}\nrun file: {}\ndetails:  muster results {}show {}\nexport:   muster results {}export {} "
+          "--format json|csv|hlog\n",
+          outcome.run_id, outcome.outcome, outcome.path, where, outcome.run_id, where, outcome.run_id);
     }
     FlushOut();
   }

@@ -301,7 +301,7 @@ absl::StatusOr<std::string> FormatResults(RunReader& reader, const DetailOptions
                      TimeCell(run.summary.finished_wall_micros), Printable(run.header.build), run.agents.size());
   std::vector<StepResult> steps;
   for (const StepResult& step : run.steps) {
-    if (options.step.empty() || options.step == step.step.name || options.step == std::to_string(step.step.index)) {
+    if (options.step.empty() || options.step == step.step.name || options.step == std::to_string(step.step.index + 1)) {
       steps.push_back(step);
     }
   }

@@ -1,6 +1,7 @@
 // The engine over io_uring on a real file: what a fill leaves there, and what a full device does.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -185,8 +186,9 @@ TEST_CASE("one operation outstanding measures what a loop of one read at a time 
   std::vector<Nanos> plain;
   for (uint64_t i = 0; i < 200; ++i) {
     const Nanos before = clock.Now();
-    REQUIRE(pread(file.fd(), buffer.data(), work.block, static_cast<off_t>(i * work.block % size)) ==
-            static_cast<ssize_t>(work.block));
+    // The system call itself: sanitizers put work of their own around the library's.
+    REQUIRE(syscall(SYS_pread64, file.fd(), buffer.data(), work.block, static_cast<off_t>(i * work.block % size)) ==
+            static_cast<long>(work.block));
     plain.push_back(clock.Now() - before);
   }
   std::nth_element(plain.begin(), plain.begin() + 100, plain.end());

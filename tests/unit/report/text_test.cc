@@ -64,10 +64,17 @@ TEST_CASE("the details: every group and kind, checks, facts, fill, IOPS line; no
   }
   CHECK(text->find('\x1b') == std::string::npos);
   DetailOptions options;
+  // Numbers are those that plan and progress print: the first is 1.
   options.step = "1";
+  auto first = FormatResults(*run->reader, options);
+  REQUIRE(first.ok());
+  CHECK_THAT(*first, Contains("== db[initiators=2,load=2T8Q]"));
+  options.step = "2";
   auto one = FormatResults(*run->reader, options);
   REQUIRE(one.ok());
   CHECK_THAT(*one, !Contains("2T8Q"));
+  options.step = "0";
+  CHECK(GetErrorInfo(FormatResults(*run->reader, options).status()).code == "STEP_UNKNOWN");
   options.step = "none";
   const ErrorInfo info = GetErrorInfo(FormatResults(*run->reader, options).status());
   CHECK(info.code == "STEP_UNKNOWN");
