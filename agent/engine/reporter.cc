@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "agent/backend/iscsi/sense.h"
+#include "common/base/native_code.h"
 #include "common/base/status.h"
 #include "common/base/thread.h"
 #include "fmt/format.h"

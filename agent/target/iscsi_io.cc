@@ -4,6 +4,7 @@
 
 #include "agent/backend/iscsi/iscsi_backend.h"
 #include "agent/backend/iscsi/sense.h"
+#include "common/base/native_code.h"
 #include "common/base/status.h"
 #include "fmt/format.h"
 

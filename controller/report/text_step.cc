@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "common/base/native_code.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
-#include "common/stats/native_code.h"
 #include "controller/report/cells.h"
 #include "controller/report/derived.h"
 #include "controller/report/sparkline.h"
@@ -159,7 +159,7 @@ std::string ErrorsText(const StepFigures& figures) {
   Table table({{"failed", Align::kLeft}, {"class", Align::kLeft}, {"code"}, {"count"}, {"mean"}, {"max"}}, "  ");
   for (const ErrorFigures& error : figures.errors) {
     table.Add({std::string(OpKindName(error.kind)), std::string(OutcomeName(error.outcome)),
-               NativeCodeText(error.native_code), CountCell(static_cast<double>(error.count)),
+               NativeCodeName(error.native_code), CountCell(static_cast<double>(error.count)),
                LatencyCell(error.response, error.response.moments().Mean()),
                LatencyCell(error.response, static_cast<double>(error.response.moments().max))});
   }

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
+#include "common/base/native_code.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
-#include "common/stats/native_code.h"
 
 namespace muster {
 namespace {
@@ -74,7 +74,7 @@ Check Errors(const StepFigures& figures) {
     failed += error.count;
     if (classes.size() < kNamed) {
       classes.push_back(fmt::format("{} {} {} ({})", error.count, OpKindName(error.kind), OutcomeName(error.outcome),
-                                    NativeCodeText(error.native_code)));
+                                    NativeCodeName(error.native_code)));
     }
   }
   std::string evidence = fmt::format("{} failed operations in the whole phase, limit 0", failed);

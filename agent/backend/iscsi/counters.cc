@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "agent/backend/iscsi/sense.h"
+#include "common/base/native_code.h"
 
 namespace muster {
 

@@ -6,6 +6,7 @@
 
 #include "agent/backend/iscsi/errors.h"
 #include "common/base/clock.h"
+#include "common/base/native_code.h"
 #include "common/base/status.h"
 #include "fmt/format.h"
 

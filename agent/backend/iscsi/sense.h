@@ -44,7 +44,4 @@ ScsiVerdict JudgeScsi(const ScsiAnswer& answer);
 // A transport failure is its errno (below 4096).
 int32_t NativeCodeOf(const ScsiAnswer& answer);
 
-// "TASK SET FULL", "UNIT ATTENTION 29/00 power on, reset or bus device reset", "ECONNRESET". For codes made above.
-std::string NativeCodeName(int32_t code);
-
 }  // namespace muster

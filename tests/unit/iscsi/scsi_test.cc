@@ -7,6 +7,7 @@
 #include "agent/backend/iscsi/cdb.h"
 #include "agent/backend/iscsi/counters.h"
 #include "agent/backend/iscsi/sense.h"
+#include "common/base/native_code.h"
 
 namespace muster {
 namespace {
@@ -113,6 +114,9 @@ TEST_CASE("names of native codes") {
   CHECK(NativeCodeName(NativeCodeOf({.delivered = true, .status = kScsiTaskSetFull})) == "TASK SET FULL");
   CHECK(NativeCodeName(NativeCodeOf({.delivered = true, .status = 0x7e})) == "SCSI status 7Eh");
   CHECK(NativeCodeName(ECONNRESET) == "ECONNRESET");
+  CHECK(NativeCodeName(0) == "no code");
+  CHECK(NativeCodeName(-5) == "code -5");
+  CHECK(NativeCodeName(4000) == "code 4000");
   CHECK(NativeCodeOf(Check(0xf, 0xffff)) > 0);
 }
 
