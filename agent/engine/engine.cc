@@ -264,18 +264,18 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Prepare(const PhaseSpec& spec, c
   const auto* measures = std::get_if<MeasureSpec>(&spec.work);
   const uint64_t seed = measures != nullptr ? measures->workload.seed : 1;
   const uint32_t first_initiator = spec.initiators.empty() ? 0 : spec.initiators.front();
-  BackendFactory factory = [kind = target.target.kind, seed, first_initiator, fills = !measures,
-                            writes = Writes(spec)](const BackendSeat& seat) -> std::unique_ptr<Backend> {
+  BackendFactory factory = [kind = target.target.kind, seed, first_initiator, fills = !measures, writes = Writes(spec)](
+                               const BackendSeat& seat) -> absl::StatusOr<std::unique_ptr<Backend>> {
     if (const auto* null = std::get_if<NullTarget>(&kind)) {
       return MakeNullBackend(*null, StreamSeed(seed, SeedPurpose::kBackend, first_initiator, seat.worker));
     }
     if (const auto* iscsi = std::get_if<IscsiTarget>(&kind)) {
       // Agents may fill one LUN together, as its first initiator: sessions of one name need unlike qualifiers.
       const uint16_t qualifier = fills ? ExtraQualifier() : static_cast<uint16_t>(seat.lane.connection);
-      auto connection = SpecOf(*iscsi, seat.lane.initiator, seat.lane.object, qualifier);
-      if (!connection.ok()) return nullptr;  // attaching has parsed it already
-      connection->writes = writes;
-      return MakeIscsiBackend(*std::move(connection));
+      MUSTER_ASSIGN_OR_RETURN(IscsiConnectionSpec connection,
+                              SpecOf(*iscsi, seat.lane.initiator, seat.lane.object, qualifier));
+      connection.writes = writes;
+      return MakeIscsiBackend(std::move(connection));
     }
     return MakeUringBackend();
   };

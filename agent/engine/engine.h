@@ -68,12 +68,11 @@ struct EngineOptions {
   size_t report_bound = size_t{64} << 10;
 };
 
-inline constexpr uint32_t kConnectionPerStream = UINT32_MAX;
-
 struct EngineTarget {
   Target target;                       // for backend choice
   std::vector<BackendObject> objects;  // by slot; descriptors outlive the engine
-  // Connections of each initiator, a backend instance each; 0: none, a worker has one backend for all it carries.
+  // Connections of each initiator (kPerStream: one a stream), a backend instance each; 0: none, a worker has one
+  // backend for all it carries.
   uint32_t connections = 0;
 };
 

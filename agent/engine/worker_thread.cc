@@ -41,7 +41,8 @@ class WorkerThread {
     }
     std::vector<Backend*> backends;
     for (const LanePlan& lane : state_.plan.lanes) {
-      state_.backends.push_back(shared_.make_backend({.worker = state_.index, .lane = lane}));
+      MUSTER_ASSIGN_OR_RETURN(auto made, shared_.make_backend({.worker = state_.index, .lane = lane}));
+      state_.backends.push_back(std::move(made));
       Backend& backend = *state_.backends.back();
       std::span<const BackendObject> objects = shared_.target.objects;
       if (state_.plan.connections) objects = objects.subspan(lane.object, 1);

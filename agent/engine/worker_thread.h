@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "agent/engine/lane_wait.h"
 #include "agent/engine/worker_loop.h"
 
@@ -19,7 +20,7 @@ struct BackendSeat {
   LanePlan lane;
 };
 // Makes a backend; called on the worker's thread.
-using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendSeat& seat)>;
+using BackendFactory = std::function<absl::StatusOr<std::unique_ptr<Backend>>(const BackendSeat& seat)>;
 
 // Where workers wait between Prepare and Start.
 class StartGate {

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "common/base/status.h"
+#include "common/plan/portal.h"
 #include "common/wire/invalid.h"
 #include "common/wire/rules.h"
 
@@ -46,6 +47,15 @@ Secret DecodeSecret(const v1::Secret& from) {
 void EncodeSecret(const Secret& from, v1::Secret& to) {
   if (from.reference.starts_with("env:")) to.set_env(from.reference.substr(4));
   if (from.reference.starts_with("file:")) to.set_file(from.reference.substr(5));
+}
+
+absl::Status NoPortal(size_t index, const std::string& text) {
+  return MakeError(absl::StatusCode::kInvalidArgument,
+                   {.code = "INVALID_FIELD",
+                    .place = fmt::format("iscsi.portal[{}]", index),
+                    .message = fmt::format("{} is no HOST[:PORT]", QuoteText(text)),
+                    .next = "Write an address or a name, and a port from 1 to 65535: 192.0.2.10:3260, "
+                            "[2001:db8::1]:3260."});
 }
 
 absl::Status NoDataDigest() {
@@ -91,6 +101,9 @@ absl::StatusOr<IscsiTarget> DecodeIscsi(const v1::Target& target) {
   IscsiTarget out;
   out.portals.assign(from.portal().begin(), from.portal().end());
   if (out.portals.empty()) return InvalidField("iscsi.portal", "is empty");
+  for (size_t i = 0; i < out.portals.size(); ++i) {
+    if (!ParsePortal(out.portals[i])) return NoPortal(i, out.portals[i]);
+  }
   out.iqn = from.iqn();
   MUSTER_ASSIGN_OR_RETURN(out.luns, ParseLuns({from.lun().begin(), from.lun().end()}));
   out.initiator = from.initiator();

@@ -4,7 +4,6 @@
 #include <tuple>
 
 #include "common/base/status.h"
-#include "common/plan/portal.h"
 #include "common/wire/codec.h"
 #include "common/wire/rules.h"
 #include "controller/campaign/campaign.h"
@@ -122,12 +121,6 @@ class Compiler {
 
   void CheckIscsi(const IscsiTarget& iscsi, const std::string& prefix) {
     const std::string here = prefix + ".iscsi";
-    for (size_t i = 0; i < iscsi.portals.size(); ++i) {
-      if (ParsePortal(iscsi.portals[i])) continue;
-      problems_.Add(campaign_.At(fmt::format("{}.portal[{}]", here, i)), "INVALID_FIELD",
-                    fmt::format("{} is no HOST[:PORT]", QuoteText(iscsi.portals[i])),
-                    "Write an address or a name, and a port from 1 to 65535: 192.0.2.10:3260, [2001:db8::1]:3260.");
-    }
     // Two sessions of one name to one target portal group would end each other (RFC 7143 6.3.5).
     if (iscsi.initiator.find("{initiator}") == std::string::npos) {
       problems_.Add(campaign_.At(here + ".initiator"), "CONTRADICTION",

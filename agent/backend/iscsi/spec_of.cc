@@ -3,6 +3,7 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <utility>
 
 #include "common/base/status.h"
 #include "common/plan/portal.h"
@@ -11,16 +12,20 @@
 namespace muster {
 namespace {
 
-absl::Status NoPortal(const std::string& text) {
+absl::Status Fault(const char* field, std::string message) {
   return MakeError(absl::StatusCode::kInvalidArgument,
-                   {"INVALID_FIELD", "iscsi.portal", fmt::format("\"{}\" is no HOST[:PORT]", text),
-                    "Write an address or a name, and a port from 1 to 65535: 192.0.2.10:3260, [2001:db8::1]:3260."});
+                   {"INVALID_FIELD", field, std::move(message), "This is a fault of the controller; report it."});
 }
 
 }  // namespace
 
 absl::StatusOr<IscsiConnectionSpec> SpecOf(const IscsiTarget& target, uint32_t initiator, uint32_t slot,
                                            uint16_t qualifier) {
+  // What a campaign or message says is checked where it is read; this is about what was made of it.
+  if (target.portals.empty() || target.luns.empty()) return Fault("iscsi", "the target has no portal or no LUN");
+  if (!target.target_each() && slot >= target.luns.size()) {
+    return Fault("iscsi.lun", fmt::format("object {} of a target with {} LUNs", slot, target.luns.size()));
+  }
   IscsiConnectionSpec out;
   const auto portals = static_cast<uint32_t>(target.portals.size());
   const auto sources = static_cast<uint32_t>(target.sources.size());
@@ -29,7 +34,7 @@ absl::StatusOr<IscsiConnectionSpec> SpecOf(const IscsiTarget& target, uint32_t i
   const uint32_t round = sources == 0 ? portals : std::lcm(portals, sources);
   const uint32_t portal = sources == 0 ? initiator % portals : (initiator + initiator / round) % portals;
   const std::optional<Portal> found = ParsePortal(target.portals[portal]);
-  if (!found) return NoPortal(target.portals[portal]);
+  if (!found) return Fault("iscsi.portal", fmt::format("\"{}\" is no HOST[:PORT]", target.portals[portal]));
   out.host = found->host;
   out.port = found->port;
   if (sources > 0) out.source_address = target.sources[initiator % sources];

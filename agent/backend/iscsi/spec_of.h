@@ -12,7 +12,8 @@ namespace muster {
 inline constexpr uint16_t kFirstExtraQualifier = 0x4000;
 
 // The connection of `initiator` to the LUN in object `slot` of a target. Initiators are dealt round-robin over (source,
-// portal) pairs, so that all pairs come in turn. INVALID_FIELD for a portal that is no HOST[:PORT].
+// portal) pairs, so that all pairs come in turn. INVALID_FIELD for an object the target
+// does not have and for a portal that is no HOST[:PORT].
 absl::StatusOr<IscsiConnectionSpec> SpecOf(const IscsiTarget& target, uint32_t initiator, uint32_t slot,
                                            uint16_t qualifier);
 

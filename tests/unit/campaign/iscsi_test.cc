@@ -58,6 +58,10 @@ TEST_CASE("what is wrong with an iSCSI target is named with its place") {
   };
   const std::vector<Case> cases{
       {Campaign(", lun: 7..3"), "UNIT_SYNTAX", "c.yaml:4:"},
+      {"name: c\ntargets:\n  db:\n    iscsi:\n      portal:\n        - 192.0.2.1\n        - 192.0.2.2:0\n      iqn: "
+       "\"iqn.x:db\"\n"
+       "steps:\n  - {name: s, target: db, workload: {size: 1GiB}}\n",
+       "INVALID_FIELD", "c.yaml:7:11"},
       {Campaign(", lun: [1, 0..1]"), "UNIT_SYNTAX", "c.yaml:4:"},
       {Campaign(", lun: 16384"), "UNIT_SYNTAX", "c.yaml:4:"},
       {Campaign(", lun: 0..256"), "UNIT_SYNTAX", "c.yaml:4:"},

@@ -444,6 +444,20 @@ TEST_CASE("a backend that does not open within the deadline is named") {
   hold->Release();
 }
 
+TEST_CASE("a backend that cannot be made is the error of Prepare") {
+  Rig rig(1, {.streams = 2, .depth = 1}, 1);
+  rig.spec.work = MeasureSpec{.workload = rig.work, .warmup_intervals = 0, .window_intervals = 1};
+  rig.target.target = {.name = "cal", .kind = NullTarget{}};
+  const auto made = PrepareEngine(rig.spec, rig.target, rig.options, SteadyClock::Get(), rig.fleet, rig.lease,
+                                  rig.listener, SteadyClock::Get().Now() + kPatience,
+                                  [&](const BackendSeat& seat) -> absl::StatusOr<std::unique_ptr<Backend>> {
+                                    if (seat.worker == 0) return MakeNullBackend({}, 1);
+                                    return MakeError(absl::StatusCode::kInvalidArgument,
+                                                     {.code = "NO_SEAT", .place = {}, .message = "none", .next = {}});
+                                  });
+  CHECK(CodeOf(made.status()) == "NO_SEAT");
+}
+
 TEST_CASE("a worker held in a system call does not keep the phase from ending") {
   auto hold = std::make_shared<HeldBackend::Hold>();
   hold->in_submit = true;

@@ -37,7 +37,7 @@ TEST_CASE("every stream's operations go over its own connection") {
   Workload work = LoopRig::Closed(4, 2);
   work.layout = Layout::kPartition;
   work.pattern = Pattern::kSequential;  // a stream is known by its slice
-  LoopRig rig(work, 1, 0, 1, 0, kConnectionPerStream);
+  LoopRig rig(work, 1, 0, 1, 0, kPerStream);
   REQUIRE(rig.plan.lanes.size() == 4);
   rig.Begin();
   rig.RunUntil(kT0 + 5 * kMillisecond);
@@ -53,7 +53,7 @@ TEST_CASE("every stream's operations go over its own connection") {
 }
 
 TEST_CASE("with more endings than a poll takes, no connection is starved and nothing is lost") {
-  LoopRig rig(LoopRig::Closed(8, 64), 2, 0, 3, 0, kConnectionPerStream);
+  LoopRig rig(LoopRig::Closed(8, 64), 2, 0, 3, 0, kPerStream);
   REQUIRE(rig.plan.lanes.size() == 24);
   for (auto& lane : rig.more) lane->latency = [](const IoOp&, size_t) { return kMillisecond; };
   rig.backend.latency = [](const IoOp&, size_t) { return kMillisecond; };
@@ -69,7 +69,7 @@ TEST_CASE("with more endings than a poll takes, no connection is starved and not
 }
 
 TEST_CASE("open loop over connections: everything due is issued when it is due") {
-  LoopRig rig(LoopRig::Open(Pacing::kFixed, 2000, 4), 2, 0, 2, 0, kConnectionPerStream);
+  LoopRig rig(LoopRig::Open(Pacing::kFixed, 2000, 4), 2, 0, 2, 0, kPerStream);
   REQUIRE(rig.plan.lanes.size() == 8);
   rig.Begin();
   rig.Run();
@@ -86,7 +86,7 @@ TEST_CASE("open loop over connections: everything due is issued when it is due")
 }
 
 TEST_CASE("open loop: one stalled connection of an initiator makes its own operations wait, not the other's") {
-  LoopRig rig(LoopRig::Open(Pacing::kFixed, 1000, 2), 2, 0, 1, 0, kConnectionPerStream);
+  LoopRig rig(LoopRig::Open(Pacing::kFixed, 1000, 2), 2, 0, 1, 0, kPerStream);
   REQUIRE(rig.plan.lanes.size() == 2);
   rig.backend.limit = 1;
   rig.backend.latency = [](const IoOp&, size_t n) { return n == 0 ? 700 * kMillisecond : 100 * kMicrosecond; };
@@ -126,7 +126,7 @@ TEST_CASE("connections go to workers whole, initiators after each other") {
   work.size = 1 << 30;
   spec.work = MeasureSpec{.workload = work};
   EngineTarget target{.target = {.name = "t", .kind = NullTarget{}}, .objects = {{.fd = -1, .size = 1 << 30}}};
-  for (const uint32_t connections : {1u, 3u, kConnectionPerStream}) {
+  for (const uint32_t connections : {1u, 3u, kPerStream}) {
     target.connections = connections;
     const uint32_t each = std::min(connections, 16u);
     for (const uint32_t cpus : {1u, 2u, 5u, 64u}) {

@@ -51,6 +51,17 @@ TEST_CASE("portals") {
   }
 }
 
+TEST_CASE("an object that the target does not have is an error, not somebody else's LUN") {
+  CHECK(SpecOf(Target(), 1, 1, 0).ok());
+  CHECK(GetErrorInfo(SpecOf(Target(), 2, 2, 0).status()).code == "INVALID_FIELD");
+  IscsiTarget none = Target();
+  none.luns.clear();
+  CHECK(GetErrorInfo(SpecOf(none, 0, 0, 0).status()).code == "INVALID_FIELD");
+  none = Target();
+  none.portals.clear();
+  CHECK(GetErrorInfo(SpecOf(none, 0, 0, 0).status()).code == "INVALID_FIELD");
+}
+
 TEST_CASE("initiators meet every pair of source and portal, each as often as the others") {
   for (const size_t portals : {1u, 2u, 3u, 4u}) {
     for (const size_t sources : {1u, 2u, 3u, 6u}) {
