@@ -8,6 +8,7 @@
 #include "agent/backend/iscsi/spec_of.h"
 #include "agent/backend/null_backend.h"
 #include "agent/backend/uring_backend.h"
+#include "agent/engine/backend_facts.h"
 #include "agent/engine/reporter.h"
 #include "agent/engine/threaded_engine.h"
 #include "agent/engine/worker_plan.h"
@@ -176,24 +177,20 @@ class ThreadedEngine final : public Engine {
   }
 
  private:
-  // What all backends have alike is said once, the rest with whose it is.
+  // One fact a parameter, however many backends there are: what all have alike once, the rest with whose it is.
   void DescribeBackends(std::vector<std::pair<std::string, std::string>>& result) const {
-    const BackendDescription& first = shared_->workers.front()->descriptions.front();
-    result.emplace_back("backend max outstanding", fmt::format("{}", first.max_outstanding));
-    for (const auto& [name, value] : first.parameters) result.emplace_back("backend " + name, value);
+    std::vector<BackendFacts> all;
     for (const auto& worker : shared_->workers) {
       for (size_t i = 0; i < worker->descriptions.size(); ++i) {
         const LanePlan& lane = worker->plan.lanes[i];
-        const std::string whose = worker->plan.lanes.size() == 1 && shared_->target.connections == 0
-                                      ? fmt::format("worker {}", worker->index)
-                                      : fmt::format("initiator {} connection {}", lane.initiator, lane.connection);
-        for (const auto& parameter : worker->descriptions[i].parameters) {
-          if (std::find(first.parameters.begin(), first.parameters.end(), parameter) != first.parameters.end())
-            continue;
-          result.emplace_back(fmt::format("backend {} ({})", parameter.first, whose), parameter.second);
-        }
+        all.push_back({worker->plan.connections ? fmt::format("{}.{}", lane.initiator, lane.connection)
+                                                : fmt::format("worker {}", worker->index),
+                       worker->descriptions[i].parameters});
+        all.back().parameters.insert(all.back().parameters.begin(),
+                                     {"max outstanding", fmt::format("{}", worker->descriptions[i].max_outstanding)});
       }
     }
+    for (auto& fact : FoldFacts(all)) result.push_back(std::move(fact));
   }
   std::vector<WorkerPlan> Plans() const {
     std::vector<WorkerPlan> plans;

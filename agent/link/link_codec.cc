@@ -13,6 +13,7 @@ namespace {
 
 // Limits of the rules in agent_link.proto: what this agent says of its host must not be refused for its length.
 constexpr size_t kFactsMax = 64;
+constexpr size_t kPreparedFactsMax = 256;
 constexpr size_t kNameMax = 64;
 constexpr size_t kIdMax = 128;
 constexpr size_t kTextMax = 4096;
@@ -64,7 +65,7 @@ struct Encoder {
     *to->mutable_key() = ToProto(m.key);
     if (!m.status.ok()) *to->mutable_error() = ToProto(m.status);
     to->set_memory_bytes(m.memory_bytes);
-    ToProto(m.facts, kFactsMax, to->mutable_facts());
+    ToProto(m.facts, kPreparedFactsMax, to->mutable_facts());
   }
   void operator()(const StartDone& m) const {
     v1::StartDone* to = out->mutable_start_done();

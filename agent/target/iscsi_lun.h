@@ -16,9 +16,9 @@ namespace muster {
 struct IscsiLun {
   IscsiConnectionSpec spec;
   IscsiLunFacts facts;
-  BlockFindings found;         // place, size, logical block, identities; with ends and content once examined
-  std::optional<Label> label;  // a valid one of this size
-  std::vector<std::pair<std::string, std::string>> negotiated;
+  BlockFindings found;  // place, size, logical block, identities; with ends and content once examined
+  std::vector<std::pair<std::string, std::string>> negotiated;  // by the session that looked
+  std::optional<Label> label;                                   // a valid one of this size
 
   uint64_t Usable(bool labelled) const { return labelled ? found.Usable() : found.size; }
 };

@@ -151,7 +151,6 @@ absl::StatusOr<std::unique_ptr<AttachedTarget>> AttachIscsi(const AttachRequest&
   }
   if (IsOwnAddress(PortalOf(luns.front()))) attached->evidence_.emplace_back("note", kSameHost);
   Describe(luns, claims, attached->evidence_);
-  for (const auto& fact : luns.front().negotiated) attached->evidence_.push_back(fact);
   return attached;
 }
 

@@ -42,7 +42,8 @@ v1::Outcome ToProto(Outcome outcome);
 absl::StatusOr<OpKind> FromProto(v1::OpKind kind);
 absl::StatusOr<Outcome> FromProto(v1::Outcome outcome);
 
-// Named facts, as Describe and Evidence give them. At most `limit` go out; text is made to fit (common/wire/text.h).
+// Named facts, as Describe and Evidence give them. At most `limit` (>= 1) go out, the last
+// of them then saying how many were left out; text is made to fit (common/wire/text.h).
 using Facts = std::vector<std::pair<std::string, std::string>>;
 void ToProto(const Facts& facts, size_t limit, google::protobuf::RepeatedPtrField<v1::Fact>* out);
 Facts FromProto(const google::protobuf::RepeatedPtrField<v1::Fact>& facts);

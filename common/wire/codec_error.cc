@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "common/base/status.h"
 #include "common/wire/codec.h"
 #include "common/wire/text.h"
@@ -35,12 +37,17 @@ absl::Status FromProto(const v1::Error& error) {
 }
 
 void ToProto(const Facts& facts, size_t limit, google::protobuf::RepeatedPtrField<v1::Fact>* out) {
-  for (const auto& [name, value] : facts) {
-    if (static_cast<size_t>(out->size()) >= limit) return;
+  const size_t kept = facts.size() <= limit ? facts.size() : limit - 1;
+  for (size_t i = 0; i < kept; ++i) {
+    const auto& [name, value] = facts[i];
     v1::Fact* fact = out->Add();
     fact->set_name(WireText(name, kFactNameMax));
     fact->set_value(WireText(value, kTextMax));
   }
+  if (kept == facts.size()) return;
+  v1::Fact* rest = out->Add();
+  rest->set_name("left out");
+  rest->set_value(fmt::format("{} facts more than a message carries", facts.size() - kept));
 }
 
 Facts FromProto(const google::protobuf::RepeatedPtrField<v1::Fact>& facts) {

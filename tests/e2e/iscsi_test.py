@@ -167,6 +167,12 @@ def test_many_initiators_from_one_agent(place):
         check_sums(step)
         assert sorted(there[f"{IQN}:disk"]) == sessions_of(24), there
         assert all(kind(i)["completed"] > 0 for i in step["initiators"]), step["initiators"]
+        # What all 24 negotiated is in the result, none left out.
+        facts = {f["name"]: f["value"] for f in step["facts"]}
+        assert not [name for name in facts if "left out" in name], facts
+        isids = facts["local-1: measure backend ISID"].split("; ")
+        assert sorted(int(i.split(".")[0]) for i in isids) == list(range(24)), isids
+        assert "262144" in facts["local-1: measure backend FirstBurstLength"] and facts["local-1: measure backend LUN write cache"], facts
         assert step["fleet"]["asked_depth"] == 24 * 256
         assert 0.95 * 24 * 256 < step["fleet"]["achieved_depth"] <= 24 * 256 + 0.001, step["fleet"]
         # 100 MB of recorders, the buffers, and 1 MiB for the session of an initiator and its reports under way, all beyond

@@ -93,10 +93,12 @@ class IscsiBackend final : public Backend {
     d.parameters = {{"kind", "iscsi"}};
     d.parameters.insert(d.parameters.end(), link_.parameters().begin(), link_.parameters().end());
     for (size_t i = 0; i < facts_.size(); ++i) {
-      auto lun = DescribeLun(facts_[i]);
+      // Of a sole LUN the number is a value, so that connections to unlike LUNs can be told side by side.
+      const std::string prefix = facts_.size() == 1 ? "LUN" : fmt::format("LUN {}", facts_[i].lun);
+      if (facts_.size() == 1) d.parameters.emplace_back(prefix, fmt::format("{}", facts_[i].lun));
+      auto lun = DescribeLun(facts_[i], prefix);
       d.parameters.insert(d.parameters.end(), lun.begin(), lun.end());
-      d.parameters.emplace_back(fmt::format("LUN {} bytes a command", facts_[i].lun),
-                                fmt::format("{}", geometry_[i].max_transfer));
+      d.parameters.emplace_back(prefix + " bytes a command", fmt::format("{}", geometry_[i].max_transfer));
     }
     if (!link_.last_failure().ok()) {
       d.parameters.emplace_back("last failed reconnect", FormatError(link_.last_failure()));

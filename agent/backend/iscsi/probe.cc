@@ -95,10 +95,10 @@ std::vector<std::pair<std::string, std::string>> DescribeSession(const IscsiConn
           {"redirects", fmt::format("{}", session.redirects())}};
 }
 
-std::vector<std::pair<std::string, std::string>> DescribeLun(const IscsiLunFacts& facts) {
+std::vector<std::pair<std::string, std::string>> DescribeLun(const IscsiLunFacts& facts, const std::string& prefix) {
   std::vector<std::pair<std::string, std::string>> out;
   const auto add = [&](std::string_view name, std::string value) {
-    out.emplace_back(fmt::format("LUN {} {}", facts.lun, name), std::move(value));
+    out.emplace_back(fmt::format("{} {}", prefix, name), std::move(value));
   };
   const uint32_t block = facts.capacity.block_bytes;
   add("size", fmt::format("{}", facts.bytes()));

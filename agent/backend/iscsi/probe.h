@@ -42,7 +42,7 @@ class IscsiProbe {
 // The parameters of a session that is up; shared by the probe and the backend's Describe.
 std::vector<std::pair<std::string, std::string>> DescribeSession(const IscsiConnectionSpec& spec,
                                                                  const IscsiSession& session);
-// Those of a LUN, each name preceded by "LUN <n> ".
-std::vector<std::pair<std::string, std::string>> DescribeLun(const IscsiLunFacts& facts);
+// Those of a LUN, each name preceded by `prefix`.
+std::vector<std::pair<std::string, std::string>> DescribeLun(const IscsiLunFacts& facts, const std::string& prefix);
 
 }  // namespace muster

@@ -229,8 +229,8 @@ TEST_CASE("what was agreed on is described") {
   CHECK(c.Parameter("ImmediateData") == "Yes");
   CHECK(c.Parameter("portal") == "127.0.0.1:" + std::to_string(tgt.port()));
   CHECK(c.Parameter("ISID").substr(8) == "1234");
-  CHECK(c.Parameter("LUN 1 write cache") == "on");
-  CHECK(c.Parameter("LUN 1 FUA") == "yes");
+  CHECK(c.Parameter("LUN write cache") == "on");
+  CHECK(c.Parameter("LUN FUA") == "yes");
   CHECK(std::stoul(c.Parameter("command window")) >= 32);
   FillRandom(c.buffer(0), 65536, 3);
   CHECK(c.RunOne(c.Op(IoKind::kWrite, 0, 65536)).outcome == IoOutcome::kOk);

@@ -53,10 +53,18 @@ TEST_CASE("text is made to fit a string field") {
 
 TEST_CASE("facts are bounded in number and length") {
   google::protobuf::RepeatedPtrField<v1::Fact> wire;
-  ToProto(Facts{{"a", "1"}, {std::string(500, 'n'), "2"}, {"c", "3"}}, 2, &wire);
-  REQUIRE(wire.size() == 2);
+  const Facts facts{{"a", "1"}, {std::string(500, 'n'), "2"}, {"c", "3"}};
+  ToProto(facts, 3, &wire);
+  REQUIRE(wire.size() == 3);
   CHECK(wire[1].name().size() <= 128);
   CHECK(FromProto(wire)[0] == std::pair<std::string, std::string>("a", "1"));
+  CHECK(FromProto(wire)[2] == std::pair<std::string, std::string>("c", "3"));
+  // What does not fit is not dropped in silence.
+  wire.Clear();
+  ToProto(facts, 2, &wire);
+  REQUIRE(wire.size() == 2);
+  CHECK(FromProto(wire)[0].first == "a");
+  CHECK(FromProto(wire)[1] == std::pair<std::string, std::string>("left out", "2 facts more than a message carries"));
 }
 
 TEST_CASE("keys need a run and a known phase") {
