@@ -207,9 +207,7 @@ PhaseTotals Reporter::MakeTotals() {
     }
     const WorkerState& worker = *shared_->workers[w];
     if (!started_ || worker.loop == nullptr) continue;
-    if (totals.connections.size() + worker.connections.size() <= kMostConnections) {
-      totals.connections.insert(totals.connections.end(), worker.connections.begin(), worker.connections.end());
-    }
+    totals.connections.insert(totals.connections.end(), worker.connections.begin(), worker.connections.end());
     const LoopResult& result = worker.loop->result();
     totals.poisoned = totals.poisoned || result.poisoned;
     totals.straggle_count += result.straggle_count;
@@ -217,6 +215,12 @@ PhaseTotals Reporter::MakeTotals() {
   }
   std::stable_sort(totals.stragglers.begin(), totals.stragglers.end(),
                    [](const StraggleOp& a, const StraggleOp& b) { return a.age_at_end > b.age_at_end; });
+  // Beyond what a message carries those that were down go first: the check of connections must not miss one.
+  if (totals.connections.size() > kMostConnections) {
+    std::stable_partition(totals.connections.begin(), totals.connections.end(),
+                          [](const ConnectionTotals& connection) { return connection.down > 0; });
+    totals.connections.resize(kMostConnections);
+  }
   if (totals.stragglers.size() > WorkerLoop::kMaxStragglers) totals.stragglers.resize(WorkerLoop::kMaxStragglers);
   return totals;
 }

@@ -149,6 +149,11 @@ Check Connections(const StepFigures& figures) {
       whose.push_back(fmt::format("initiator {} connection {}", connection.initiator, connection.connection));
     }
   }
+  if (down == 0 && !figures.lost_agents.empty()) {
+    return Make("connections", CheckOutcome::kNotEvaluated,
+                fmt::format("{} connections, none was down; what those of lost agents went through is not known: {}",
+                            figures.connections.size(), Lost(figures)));
+  }
   if (down == 0) {
     return Make("connections", CheckOutcome::kPass,
                 fmt::format("{} connections, none was down", figures.connections.size()));

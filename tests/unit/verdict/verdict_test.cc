@@ -141,6 +141,11 @@ TEST_CASE("connections are judged where there are any: down time warns, and name
   REQUIRE(checks.size() == 6);
   CHECK(checks.back().outcome == CheckOutcome::kPass);
   CHECK(checks.back().evidence == "2 connections, none was down");
+  f.lost_agents = {"b"};
+  checks = Evaluate(f, 90 * kSecond);
+  CHECK(checks.back().outcome == CheckOutcome::kNotEvaluated);
+  CHECK_THAT(checks.back().evidence, Catch::EndsWith("not known: b"));
+  f.lost_agents.clear();
   f.connections[1].down = 1600 * kMillisecond;
   checks = Evaluate(f, 90 * kSecond);
   CHECK(checks.back().outcome == CheckOutcome::kWarn);
