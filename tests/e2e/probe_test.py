@@ -5,9 +5,9 @@ import os
 import subprocess
 
 from harness import main, muster
-from tgt import tgt
+from tgtd import IQN as NAMES, Tgtd
 
-IQN = "iqn.2026-11.net.muster.test:probe"
+IQN = f"{NAMES}:probe"
 SECRET = "correct-horse-12"
 MUTUAL = "battery-staple-34"
 
@@ -30,9 +30,10 @@ def told(done):
 
 def offer(server):
     """One target behind CHAP: a blank LUN, one with a file system, one protected, one of 4 KiB blocks with UNMAP."""
-    tid = server.target(IQN)
-    files = {1: server.lun(tid, 1), 2: server.lun(tid, 2), 3: server.lun(tid, 3), 4: server.lun(tid, 4, block=4096, thin_provisioning=1)}
-    server.account(tid, "user", SECRET)
+    tid = server.target("probe")
+    files = {1: server.lun(tid, 1), 2: server.lun(tid, 2), 3: server.lun(tid, 3), 4: server.lun(tid, 4, block=4096)}
+    server.admin("--op", "update", "--mode", "logicalunit", "--tid", tid, "--lun", 4, "--params", "thin_provisioning=1")
+    server.chap(tid, "user", SECRET)
     subprocess.run(["mke2fs", "-q", "-F", "-L", "precious", files[2]], check=True, capture_output=True)
     server.admin("--op", "update", "--mode", "logicalunit", "--tid", tid, "--lun", "3", "--params", "readonly=1")
     return files
@@ -43,7 +44,7 @@ def url(server, lun=""):
 
 
 def test_every_lun_is_told_with_the_guards_verdict_and_nothing_is_written(place):
-    with tgt(place) as server:
+    with Tgtd(place) as server:
         files = offer(server)
         before = {n: digest(path) for n, path in files.items()}
         args = (url(server), "--user", "user", "--secret", "env:S")
@@ -75,7 +76,7 @@ def test_every_lun_is_told_with_the_guards_verdict_and_nothing_is_written(place)
 
 
 def test_a_lun_in_the_url_is_the_one_meant_and_must_be_there(place):
-    with tgt(place) as server:
+    with Tgtd(place) as server:
         offer(server)
         event = told(probe(url(server, "/2"), "--user", "user", "--secret", "file:" + place.file("secret", SECRET + "\n"), "--json"))
         assert [lun["lun"] for lun in event["luns"] if lun["used"]] == [2], event
@@ -85,11 +86,11 @@ def test_a_lun_in_the_url_is_the_one_meant_and_must_be_there(place):
 
 
 def test_mutual_chap_header_digest_source_and_name(place):
-    with tgt(place) as server:
-        tid = server.target(IQN)
+    with Tgtd(place) as server:
+        tid = server.target("probe")
         server.lun(tid, 1)
-        server.account(tid, "user", SECRET)
-        server.account(tid, "target", MUTUAL, outgoing=True)
+        server.chap(tid, "user", SECRET)
+        server.chap(tid, "target", MUTUAL, outgoing=True)
         server.admin("--op", "update", "--mode", "target", "--tid", tid, "--name", "HeaderDigest", "--value", "CRC32C,None")
         args = (url(server), "--user", "user", "--secret", "env:S", "--mutual-user", "target", "--mutual-secret", "env:M", "--source",
                 "127.0.0.9", "--initiator", "iqn.2026-11.net.muster.test:me", "--header-digest", "--json")
@@ -101,7 +102,7 @@ def test_mutual_chap_header_digest_source_and_name(place):
 
 
 def test_failures_are_typed_and_show_no_secret(place):
-    with tgt(place) as server:
+    with Tgtd(place) as server:
         offer(server)
         for args, env, code, error in (
                 (("--user", "user", "--secret", "env:S"), {"S": "wrong-secret-123"}, 3, "ISCSI_LOGIN_AUTH"),
@@ -119,7 +120,7 @@ def test_failures_are_typed_and_show_no_secret(place):
 
 
 def test_a_target_of_a_campaign(place):
-    with tgt(place) as server:
+    with Tgtd(place) as server:
         files = offer(server)
         campaign = place.campaign(f"""
 name: probed
@@ -152,8 +153,8 @@ steps:
 
 
 def test_a_run_and_its_plan_say_that_the_target_is_on_the_same_host(place):
-    with tgt(place) as server:
-        tid = server.target(IQN)
+    with Tgtd(place) as server:
+        tid = server.target("probe")
         server.lun(tid, 1)
         campaign = place.campaign(f"""
 name: near
