@@ -45,9 +45,9 @@ absl::StatusOr<std::vector<IscsiConnectionSpec>> SpecsOf(const IscsiTarget& targ
   return specs;
 }
 
-// Of one LUN its label's generation; of several, a number that changes with any of them.
+// A number that is another one for any other label on any of the LUNs: two runs that both found a LUN blank write
+// unlike labels of one generation.
 uint64_t GenerationOf(const std::vector<IscsiLun>& luns) {
-  if (luns.size() == 1) return luns.front().label->generation;
   uint64_t all = 0;
   for (const IscsiLun& lun : luns) {
     uint64_t state = all ^ lun.label->generation;
