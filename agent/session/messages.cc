@@ -7,7 +7,7 @@
 namespace muster::agent {
 
 std::string KeyText(const PhaseKey& key) {
-  return fmt::format("run {} step {} {} attempt {}", key.run, key.step, PhaseKindName(key.phase), key.attempt);
+  return fmt::format("run {} step {} {} attempt {}", key.run, key.step + 1, PhaseKindName(key.phase), key.attempt);
 }
 
 bool IsAfter(const PhaseKey& a, const PhaseKey& b) {

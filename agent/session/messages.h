@@ -150,7 +150,7 @@ struct Report {
   std::variant<IntervalDelta, HeldHistograms, PhaseEnded> body;
 };
 
-// "run R step 3 measure attempt 0"
+// "run R step 3 measure attempt 0": steps are counted from 1 for people, as in plan and progress.
 std::string KeyText(const PhaseKey& key);
 // Within one run: `a` names a later step, phase of a step, or attempt of a phase than `b`.
 bool IsAfter(const PhaseKey& a, const PhaseKey& b);

@@ -74,7 +74,7 @@ Nanos RunContext::StartLead() const {
 }
 
 std::string KeyText(const PhaseKey& key) {
-  return fmt::format("step {} {} attempt {}", key.step, PhaseKindName(key.phase), key.attempt);
+  return fmt::format("step {} {} attempt {}", key.step + 1, PhaseKindName(key.phase), key.attempt);
 }
 
 }  // namespace muster

@@ -71,6 +71,7 @@ inline Nanos DrainWait(const RunContext& ctx) {
   return NoProgress(ctx) + ctx.options.deadlines.end_slack;
 }
 
-std::string KeyText(const PhaseKey& key);  // "step 3 measure attempt 0"
+// "step 3 measure attempt 0": steps are counted from 1 for people, as in plan and progress.
+std::string KeyText(const PhaseKey& key);
 
 }  // namespace muster

@@ -189,7 +189,7 @@ class SqliteRunReader final : public RunReader {
   absl::Status CheckStep(int64_t step, int64_t attempt, const std::string& name, TallyDepth depth) {
     const std::pair<int64_t, int64_t> key(step, attempt);
     if (depth == TallyDepth::kRows && checked_.count(key) != 0) depth = TallyDepth::kCount;
-    const std::string what = fmt::format("step {} ({})", step, name);
+    const std::string what = fmt::format("step {} ({})", step + 1, name);
     for (const char* table : {"groups", "intervals", "interval_counts"}) {
       MUSTER_RETURN_IF_ERROR(CheckTally(*db_, {table, step, attempt}, depth, what));
     }
@@ -211,7 +211,7 @@ class SqliteRunReader final : public RunReader {
     MUSTER_ASSIGN_OR_RETURN(const bool row, uncounted.Step());
     if (!row) return absl::OkStatus();
     return CheckTally(*db_, {"raw", uncounted.Int(0), uncounted.Int(1), uncounted.Int(2)}, TallyDepth::kCount,
-                      fmt::format("step {}", uncounted.Int(0)));
+                      fmt::format("step {}", uncounted.Int(0) + 1));
   }
 
   // Steps to be shown as interrupted: none while somebody is writing the file.
@@ -228,7 +228,7 @@ class SqliteRunReader final : public RunReader {
       for (const Step& step : plan.steps) {
         if (step.index == index && !step.name.empty()) return step.name;
       }
-      return fmt::format("step {}", index);
+      return fmt::format("step {}", index + 1);
     };
     for (const UnsealedStep& step : unsealed) out.unsealed.push_back(name_of(step.step));
     // Rows are numbered as they are committed.

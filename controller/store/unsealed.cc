@@ -31,7 +31,7 @@ absl::StatusOr<Step> PlannedStep(const Plan& plan, uint32_t index) {
   for (const Step& step : plan.steps) {
     if (step.index == index) return step;
   }
-  return DamagedRecord(fmt::format("reports of step {}, which the plan does not have", index));
+  return DamagedRecord(fmt::format("reports of step {}, which the plan does not have", index + 1));
 }
 
 // As the run deals them: agents in the order in which they were written at its start.
@@ -168,7 +168,7 @@ absl::StatusOr<StepResult> MergeUnsealed(Database& db, const UnsealedStep& unsea
   StepResult result;
   MUSTER_ASSIGN_OR_RETURN(result.step, PlannedStep(plan, unsealed.step));
   MUSTER_RETURN_IF_ERROR(CheckTally(db, {"raw", unsealed.step, unsealed.attempt, kMeasure}, TallyDepth::kRows,
-                                    fmt::format("step {} ({})", unsealed.step, result.step.name)));
+                                    fmt::format("step {} ({})", unsealed.step + 1, result.step.name)));
   MUSTER_ASSIGN_OR_RETURN(const PhaseShape shape, ShapeOf(db, plan, result.step));
   Carriers carriers;
   for (const auto& [agent, initiators] : shape.agents) carriers[agent];

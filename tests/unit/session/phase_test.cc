@@ -122,8 +122,8 @@ TEST_CASE("keys: what is stale is refused naming both") {
   rig.Tell(Rig::PrepareOf(0, 0));  // the attempt that has ended
   CHECK(rig.RefusalCode() == "MESSAGE_STALE");
   const std::string text = GetErrorInfo(rig.Said<Refused>()->status).message;
-  CHECK(text.find("names run r1 step 0 measure attempt 0") != std::string::npos);
-  CHECK(text.find("at run r1 step 0 measure attempt 0") != std::string::npos);
+  CHECK(text.find("names run r1 step 1 measure attempt 0") != std::string::npos);
+  CHECK(text.find("at run r1 step 1 measure attempt 0") != std::string::npos);
   Prepare other = Rig::PrepareOf(5);
   other.spec.key.run = "r2";
   rig.Tell(other);
