@@ -2,7 +2,7 @@
 # Builds and runs the tests. Last line: `N passed, N failed, N skipped` (test cases).
 #   tests/run.sh            everything that CI runs
 #   tests/run.sh --quick    release build only, no sanitizers
-#   tests/run.sh --long     what is slower: repeats, more fuzz and simulation seeds, chaos, clang-tidy
+#   tests/run.sh --long     what is slower: clang-tidy, far more simulation seeds and fuzz rounds, 50 repeats
 #   tests/run.sh --filter R only test programs whose name matches the regular expression R
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -112,12 +112,13 @@ case "$mode" in
     build tsan tests_threads && run tsan tsan threads TSAN_OPTIONS=halt_on_error=1
     ;;
   long)
-    build release && tidy && run release release '.*' MUSTER_LONG=1
-    build asan && run asan asan '^(unit|sim|integration|fuzz|conformance)$' MUSTER_LONG=1
-    build tsan tests_threads && run tsan tsan threads MUSTER_LONG=1 TSAN_OPTIONS=halt_on_error=1
+    seeds="MUSTER_SIM_SEEDS=20000 MUSTER_FUZZ_ROUNDS=100000"
+    build release && { tidy; run release release '.*' $seeds; }
+    build asan && run asan asan '^(unit|sim|integration|fuzz|conformance)$' $seeds ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
+    build tsan tests_threads && run tsan tsan threads TSAN_OPTIONS=halt_on_error=1
     if [ -d build/release ]; then
-      say "50 repeats of unit, sim and integration"
-      ctest --test-dir build/release -L '^(unit|sim|integration)$' --repeat until-fail:50 --timeout 600 >"$logs/repeat.log" 2>&1 &&
+      say "50 repeats of unit, sim and integration, several programs at once"
+      ctest --test-dir build/release -L '^(unit|sim|integration)$' --parallel "$((2 * jobs))" --repeat until-fail:50 --timeout 600 >"$logs/repeat.log" 2>&1 &&
         passed=$((passed + 1)) || { failed=$((failed + 1)); grep -E '\*\*\*' "$logs/repeat.log" | head; }
     fi
     ;;
