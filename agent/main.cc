@@ -28,6 +28,8 @@ constexpr int kInfrastructure = 3;
 
 struct Flags {
   std::string controller;
+  TlsFiles tls;
+  bool insecure_tcp = false;
   std::string id;
   std::vector<std::string> roots;
   std::vector<std::string> devices;
@@ -51,8 +53,14 @@ constexpr char kAbout[] =
     "Exit codes: 0 ended as asked, 2 wrong usage, 3 the controller was lost or something is stuck.";
 
 void Declare(CLI::App& app, Flags& flags) {
-  app.add_option("--controller", flags.controller, "Where the controller listens: unix:/path/of/socket");
-  app.add_option("--id", flags.id, "Name of this agent, stable over restarts (default: the host name)");
+  app.add_option("--controller", flags.controller, "Where the controller listens: HOST[:PORT] or unix:/path/of/socket");
+  app.add_option("--ca", flags.tls.ca, "TCP: certificate of the authority that signed the controller's (PEM)");
+  app.add_option("--cert", flags.tls.cert, "TCP: certificate of this agent (PEM)");
+  app.add_option("--key", flags.tls.key, "TCP: its private key (PEM)");
+  app.add_flag("--insecure-tcp", flags.insecure_tcp,
+               "TCP without TLS, for the lab: whoever is at that address commands this agent");
+  app.add_option("--id", flags.id,
+                 "Name of this agent, stable over restarts (default: that of its certificate, or the host name)");
   app.add_option("--allow-root", flags.roots, "Directory below which file targets may lie; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--allow-device", flags.devices, "Block device that may be used; may be repeated")
@@ -108,14 +116,30 @@ Hello MakeHello(const Flags& flags, const HostFacts& host, const ApiRange& api) 
   return hello;
 }
 
-// Fills `options` and `api`; not OK: wrong usage.
-absl::Status Read(Flags& flags, const HostFacts& host, ApiRange& api, DriverOptions& options) {
+// Fills `api`, `address` and `options`; not OK: wrong usage.
+absl::Status Read(Flags& flags, const HostFacts& host, ApiRange& api, ControllerAddress& address,
+                  DriverOptions& options) {
   const auto wrong = [](std::string place, std::string message) {
     return MakeError(absl::StatusCode::kInvalidArgument,
                      {.code = "USAGE", .place = std::move(place), .message = std::move(message), .next = ""});
   };
-  if (flags.controller.rfind("unix:/", 0) != 0) {
-    return wrong("--controller", "unix:/path of the controller's socket is needed");
+  if (flags.controller.empty()) return wrong("--controller", "HOST[:PORT] or unix:/path of a socket is needed");
+  auto endpoint = ParseEndpoint(flags.controller);
+  if (!endpoint.ok()) return AtPlace(endpoint.status(), "--controller");
+  address.endpoint = *endpoint;
+  address.tls = flags.tls;
+  address.insecure = flags.insecure_tcp;
+  if ((endpoint->is_unix() || flags.insecure_tcp) && flags.tls.any()) {
+    return wrong("--ca, --cert, --key", "they are for TCP with TLS alone");
+  }
+  if (endpoint->is_unix() && flags.insecure_tcp) return wrong("--insecure-tcp", "a Unix socket needs no TLS");
+  if (!endpoint->is_unix() && !flags.insecure_tcp) {
+    auto tls = LoadTls(flags.tls, TlsUse::kAgent, WallMicros() / 1'000'000);
+    if (!tls.ok()) return tls.status();
+    if (flags.id.empty()) flags.id = tls->identity->name;
+    if (flags.id != tls->identity->name) {
+      return wrong("--id", fmt::format("the certificate {} is that of agent {}", flags.tls.cert, tls->identity->name));
+    }
   }
   if (flags.id.empty()) flags.id = host.host_name;
   if (flags.id.empty() || flags.id.size() > 64) return wrong("--id", "a name of 1 to 64 characters is needed");
@@ -163,14 +187,21 @@ int Main(int argc, char** argv) {
   const HostFacts host = ReadHostFacts();
   DriverOptions options;
   ApiRange api;
-  if (const absl::Status status = Read(flags, host, api, options); !status.ok()) return Usage(FormatError(status));
+  ControllerAddress address;
+  if (const absl::Status status = Read(flags, host, api, address, options); !status.ok()) {
+    return Usage(FormatError(status));
+  }
   InitLogging("agent " + flags.id, LevelOf(flags.log_level));
+  if (flags.insecure_tcp) {
+    Log(LogLevel::kWarning, "--insecure-tcp: whoever answers at {} commands this agent; for the lab only",
+        address.endpoint.Text());
+  }
 
   const Clock& clock = SteadyClock::Get();
   auto driver = SessionDriver::Create(std::move(options), clock);
   SessionDriver::Result result;
   {
-    auto link = MakeGrpcLink(flags.controller, clock, driver->link_listener());
+    auto link = MakeGrpcLink(address, clock, driver->link_listener());
     const ExitWatch watch(flags.exit_with_fd, [&](const std::string& why) { driver->Shutdown(why); });
     result = driver->Run(*link);
   }

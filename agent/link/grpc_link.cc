@@ -4,6 +4,7 @@
 
 #include "agent/link/calls.h"
 #include "agent/link/link_codec.h"
+#include "common/base/status.h"
 
 namespace muster::agent {
 namespace {
@@ -13,18 +14,27 @@ constexpr int kReconnectBackoffMs = 2000;
 constexpr Nanos kFlushTime = kSecond;
 constexpr Nanos kCancelTime = 2 * kSecond;
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const ControllerAddress& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectBackoffMs);
   arguments.SetMaxReceiveMessageSize(kReceiveLimit);
   // No HTTP/2 keepalive: Beats do that. A Unix socket in a 0700 directory needs no other credentials.
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+  if (address.endpoint.is_unix() || address.insecure) {
+    credentials = grpc::InsecureChannelCredentials();
+  } else {
+    MUSTER_ASSIGN_OR_RETURN(const TlsCredentials tls, LoadTls(address.tls, TlsUse::kAgent, WallMicros() / 1'000'000));
+    credentials = grpc::SslCredentials({tls.ca_pem, tls.key_pem, tls.cert_pem});
+    // Whatever address was dialled: the other end must be the controller of this authority.
+    arguments.SetSslTargetNameOverride(kControllerName);
+  }
+  return grpc::CreateCustomChannel(address.endpoint.DialTarget(), credentials, arguments);
 }
 
 class GrpcLink final : public ControllerLink {
  public:
-  GrpcLink(std::string address, const Clock& clock, LinkListener& listener)
+  GrpcLink(ControllerAddress address, const Clock& clock, LinkListener& listener)
       : address_(std::move(address)), clock_(clock), listener_(listener) {}
 
   ~GrpcLink() override {
@@ -34,8 +44,10 @@ class GrpcLink final : public ControllerLink {
 
   void Dial(uint64_t link, const Hello& hello) override {
     End(0);
-    hub_ = std::make_shared<LinkHub>(link, "controller " + address_, clock_, listener_);
-    stub_ = v1::AgentLink::NewStub(MakeChannel(address_));
+    hub_ = std::make_shared<LinkHub>(link, "controller " + address_.endpoint.Text(), clock_, listener_);
+    const auto channel = MakeChannel(address_);
+    if (!channel.ok()) return hub_->Lost(channel.status());
+    stub_ = v1::AgentLink::NewStub(*channel);
     control_ = std::make_shared<ControlCall>(hub_);
     control_->Begin(*stub_, hello);
   }
@@ -74,7 +86,7 @@ class GrpcLink final : public ControllerLink {
     stub_.reset();
   }
 
-  const std::string address_;
+  const ControllerAddress address_;
   const Clock& clock_;
   LinkListener& listener_;
   std::shared_ptr<LinkHub> hub_;
@@ -85,7 +97,7 @@ class GrpcLink final : public ControllerLink {
 
 }  // namespace
 
-std::unique_ptr<ControllerLink> MakeGrpcLink(std::string address, const Clock& clock, LinkListener& listener) {
+std::unique_ptr<ControllerLink> MakeGrpcLink(ControllerAddress address, const Clock& clock, LinkListener& listener) {
   return std::make_unique<GrpcLink>(std::move(address), clock, listener);
 }
 

@@ -32,6 +32,7 @@ struct HelloInfo {
   uint64_t time_namespace = 0;
   Facts host_facts;
   uint64_t last_sequence = 0;  // of the last report this process has made; numbers are never used again
+  bool insecure_tcp = false;   // as the controller saw it: neither a Unix socket nor TLS
 };
 
 struct BeatInfo {

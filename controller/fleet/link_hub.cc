@@ -107,10 +107,11 @@ void LinkHub::OnBeat(const std::string& agent, uint64_t link, const BeatInfo& be
   }
 }
 
-std::string LinkHub::AdoptReport(uint64_t link, const std::shared_ptr<ReportStream>& stream) {
+std::string LinkHub::AdoptReport(uint64_t link, const std::shared_ptr<ReportStream>& stream, const CallPeer& peer) {
   std::lock_guard lock(mutex_);
   const auto found = links_.find(link);
   if (found == links_.end() || found->second.report != nullptr) return {};
+  if (peer.who && peer.who->name != found->second.agent) return {};
   found->second.report = stream;
   return found->second.agent;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "controller/fleet/gateway.h"
+#include "controller/fleet/link_peer.h"
 #include "controller/fleet/link_stream.h"
 #include "muster/v1/agent_link.pb.h"
 
@@ -65,7 +66,8 @@ class LinkHub final : public AgentGateway {
   void OnBeat(const std::string& agent, uint64_t link, const BeatInfo& beat, Nanos t2, Nanos t3,
               std::shared_ptr<void> ticket);
   // The agent whose link that is; empty: no such link, or it has a Report stream already.
-  std::string AdoptReport(uint64_t link, const std::shared_ptr<ReportStream>& stream);
+  // Over mutual TLS a Report stream may only belong to the agent its certificate names.
+  std::string AdoptReport(uint64_t link, const std::shared_ptr<ReportStream>& stream, const CallPeer& peer);
   void OnReportSequence(const std::string& agent, uint64_t sequence);
   // False: the sink is full.
   bool Deliver(AgentEvent event);

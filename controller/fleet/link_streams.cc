@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
 #include "common/wire/rules.h"
@@ -17,6 +18,16 @@ absl::Status OutOfOrder(std::string place, std::string message) {
   return MakeError(
       absl::StatusCode::kFailedPrecondition,
       {.code = "MESSAGE_OUT_OF_ORDER", .place = std::move(place), .message = std::move(message), .next = {}});
+}
+
+// A certificate is worth its own name only.
+absl::Status CheckCertified(const CallPeer& peer, const std::string& agent) {
+  if (!peer.who || peer.who->name == agent) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kPermissionDenied,
+                   {.code = "AGENT_ID_CERTIFIED",
+                    .place = fmt::format("agent {} at {}", agent, peer.address),
+                    .message = fmt::format("its certificate is that of agent {}", peer.who->name),
+                    .next = "Leave --id out, or use the certificate made for it."});
 }
 
 }  // namespace
@@ -45,11 +56,17 @@ bool ControlStream::Greet(const v1::AgentMessage& message, Nanos received) {
     Fail(OutOfOrder("Control", "the first message must be Hello"));
     return false;
   }
-  const auto hello = DecodeHello(message.hello());
+  auto hello = DecodeHello(message.hello());
   if (!hello.ok()) {
     Fail(hello.status());
     return false;
   }
+  if (absl::Status status = CheckCertified(peer_, hello->agent_id); !status.ok()) {
+    Log(LogLevel::kWarning, "{}", FormatError(status));
+    Fail(status);
+    return false;
+  }
+  hello->insecure_tcp = peer_.insecure_tcp();
   agent_ = hello->agent_id;
   auto self = std::static_pointer_cast<ControlStream>(shared_from_this());
   LinkHub::Admitted admitted = hub_.OnHello(self, *hello, received);
@@ -105,7 +122,14 @@ void ControlStream::OnMessage(const v1::AgentMessage& message, Nanos received) {
 }
 
 void ControlStream::OnOver() {
-  if (link_ == 0) return;
+  if (link_ == 0) {
+    // gRPC does not say which: the peer went away, or sent a message beyond the limit of 16 MiB.
+    if (!over_.exchange(true) && agent_.empty()) {
+      Log(LogLevel::kInfo, "link of {} refused: it ended, or sent what cannot be read, before its Hello",
+          peer_.address);
+    }
+    return;
+  }
   hub_.Lost(link_,
             MakeError(absl::StatusCode::kUnavailable, {.code = "LINK_BROKEN",
                                                        .place = "agent " + agent_,
@@ -151,7 +175,7 @@ void ReportStream::OnMessage(const v1::ReportMessage& message, Nanos) {
   if (absl::Status status = ValidateMessage(message); !status.ok()) return Fail(status);
   if (link_ == 0) {
     auto self = std::static_pointer_cast<ReportStream>(shared_from_this());
-    agent_ = hub_.AdoptReport(message.link_id(), self);
+    agent_ = hub_.AdoptReport(message.link_id(), self, peer_);
     if (agent_.empty()) {
       return Refuse(MakeError(absl::StatusCode::kNotFound,
                               {.code = "LINK_UNKNOWN",

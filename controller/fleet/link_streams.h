@@ -3,6 +3,7 @@
 #include <string>
 
 #include "controller/fleet/link_hub.h"
+#include "controller/fleet/link_peer.h"
 #include "controller/fleet/link_stream.h"
 
 namespace muster {
@@ -11,7 +12,7 @@ namespace muster {
 class ControlStream final : public LinkStream<v1::AgentMessage, v1::ControllerMessage> {
  public:
   ControlStream(grpc::CallbackServerContext* context, LinkHub& hub, Nanos now)
-      : LinkStream(context), hub_(hub), dialled_(now) {}
+      : LinkStream(context), hub_(hub), dialled_(now), peer_(PeerOf(*context)) {}
   // No Hello came within its time.
   bool Ungreeted(Nanos now) const { return link_ == 0 && now - dialled_ > 10 * kSecond; }
 
@@ -24,8 +25,10 @@ class ControlStream final : public LinkStream<v1::AgentMessage, v1::ControllerMe
 
   LinkHub& hub_;
   const Nanos dialled_;
+  const CallPeer peer_;
   std::string agent_;              // set once, by Hello
   std::atomic<uint64_t> link_{0};  // 0: no Hello accepted yet
+  std::atomic<bool> over_{false};
   std::shared_ptr<std::atomic<int>> tickets_ = std::make_shared<std::atomic<int>>(0);
 };
 
@@ -33,7 +36,8 @@ class ControlStream final : public LinkStream<v1::AgentMessage, v1::ControllerMe
 // the agents' report logs and by nothing else.
 class ReportStream final : public LinkStream<v1::ReportMessage, v1::ReportAck> {
  public:
-  ReportStream(grpc::CallbackServerContext* context, LinkHub& hub) : LinkStream(context), hub_(hub) {}
+  ReportStream(grpc::CallbackServerContext* context, LinkHub& hub)
+      : LinkStream(context), hub_(hub), peer_(PeerOf(*context)) {}
   // Ends the stream with an acknowledgement that carries the error.
   void Refuse(const absl::Status& why);
 
@@ -46,6 +50,7 @@ class ReportStream final : public LinkStream<v1::ReportMessage, v1::ReportAck> {
   void TicketBack();
 
   LinkHub& hub_;
+  const CallPeer peer_;
   std::string agent_;
   std::atomic<uint64_t> link_{0};
   std::mutex window_;

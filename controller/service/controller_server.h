@@ -7,12 +7,17 @@
 
 #include "absl/status/statusor.h"
 #include "common/plan/target_probe.h"
+#include "common/tls/credentials.h"
+#include "common/tls/endpoint.h"
 #include "controller/run/run_control.h"
 
 namespace muster {
 
 struct ServerOptions {
-  std::string socket_path;  // Unix socket in a 0700 directory of this user
+  std::string socket_path;    // Unix socket in a 0700 directory of this user; empty: none
+  std::vector<Endpoint> tcp;  // ports: mutual TLS with `tls`, or nothing at all with `insecure_tcp`
+  TlsFiles tls;
+  bool insecure_tcp = false;  // for the lab: whoever reaches the port may do everything
   Nanos lease = 10 * kSecond;
   std::string build;
 };
@@ -38,9 +43,12 @@ struct ProbeRequest {
 // The embedded controller: gRPC server, fleet, run loop, store thread. Methods block; call them from one thread.
 class ControllerServer {
  public:
-  // SOCKET_PATH_TOO_LONG, SOCKET_IN_USE, SOCKET_DIRECTORY (not 0700 or not ours).
+  // SOCKET_PATH_TOO_LONG, SOCKET_IN_USE, SOCKET_DIRECTORY (not 0700 or not ours); TLS_* (tls/credentials.h);
+  // PORT_IN_USE.
   static absl::StatusOr<std::unique_ptr<ControllerServer>> Listen(const ServerOptions& options);
   virtual ~ControllerServer() = default;
+  // Where it listens, with the ports that were chosen for port 0.
+  virtual std::vector<Endpoint> Listening() const = 0;
   // Until `count` agents said Hello; AGENTS_MISSING names who is there and refused Hellos at the deadline; CANCELLED
   // when `cancel`.
   virtual absl::Status WaitForAgents(uint32_t count, Nanos timeout, const std::atomic<int>& cancel) = 0;

@@ -12,6 +12,7 @@
 #include "controller/run/driver.h"
 #include "controller/service/controller_server.h"
 #include "controller/service/inspector.h"
+#include "controller/service/server_credentials.h"
 #include "controller/service/socket_dir.h"
 #include "muster/v1/agent_link.grpc.pb.h"
 
@@ -45,7 +46,7 @@ class AgentLinkService final : public v1::AgentLink::CallbackService {
 class EmbeddedController final : public ControllerServer {
  public:
   explicit EmbeddedController(const ServerOptions& options)
-      : path_(options.socket_path),
+      : options_(options),
         clock_(SteadyClock::Get()),
         hub_({.api_min = kApiMin,
               .api_max = kApiMax,
@@ -58,6 +59,7 @@ class EmbeddedController final : public ControllerServer {
   ~EmbeddedController() override { Stop(); }
 
   absl::Status Start();
+  std::vector<Endpoint> Listening() const override { return listening_; }
   absl::Status WaitForAgents(uint32_t count, Nanos timeout, const std::atomic<int>& cancel) override;
   absl::StatusOr<std::vector<TargetView>> Inspect(const Plan& plan, Nanos timeout) override {
     return InspectTargets(InspectionOf(plan, ++inspections_), hub_, timeout, clock_);
@@ -76,8 +78,10 @@ class EmbeddedController final : public ControllerServer {
 
  private:
   void Stop();
+  absl::Status AddTcp(grpc::ServerBuilder& builder, std::vector<int>& ports);
 
-  const std::string path_;
+  const ServerOptions options_;
+  std::vector<Endpoint> listening_;
   const Clock& clock_;
   LinkHub hub_;  // outlives the server
   AgentLinkService service_;
@@ -85,21 +89,62 @@ class EmbeddedController final : public ControllerServer {
   uint64_t inspections_ = 0;
 };
 
+absl::Status EmbeddedController::AddTcp(grpc::ServerBuilder& builder, std::vector<int>& ports) {
+  if (options_.tcp.empty()) return absl::OkStatus();
+  std::shared_ptr<grpc::ServerCredentials> credentials;
+  if (options_.insecure_tcp) {
+    Log(LogLevel::kWarning, "--insecure-tcp: whoever reaches the port may run and read everything; for the lab only");
+    credentials = grpc::InsecureServerCredentials();
+  } else {
+    MUSTER_ASSIGN_OR_RETURN(const TlsCredentials tls,
+                            LoadTls(options_.tls, TlsUse::kController, WallMicros() / 1'000'000));
+    LogRefusedHandshakes();
+    credentials = MakeServerCredentials(tls);
+  }
+  // Two controllers on one port would share its connections between them by chance.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  ports.resize(options_.tcp.size());
+  for (size_t i = 0; i < options_.tcp.size(); ++i) {
+    builder.AddListeningPort(options_.tcp[i].Text(), credentials, &ports[i]);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status EmbeddedController::Start() {
-  MUSTER_RETURN_IF_ERROR(PrepareSocketPath(path_));
   grpc::ServerBuilder builder;
-  // No TLS: the 0700 directory lets nobody but this user connect (socket_dir.h).
-  builder.AddListeningPort("unix:" + path_, grpc::InsecureServerCredentials());
+  const std::string& path = options_.socket_path;
+  if (!path.empty()) {
+    MUSTER_RETURN_IF_ERROR(PrepareSocketPath(path));
+    // No TLS: the 0700 directory lets nobody but this user connect (socket_dir.h).
+    builder.AddListeningPort("unix:" + path, grpc::InsecureServerCredentials());
+  }
+  std::vector<int> ports;
+  MUSTER_RETURN_IF_ERROR(AddTcp(builder, ports));
   builder.SetMaxReceiveMessageSize(kMaxMessage);
   builder.RegisterService(&service_);
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr) {
-    return MakeError(absl::StatusCode::kUnavailable, {.code = "SOCKET_IN_USE",
-                                                      .place = path_,
-                                                      .message = "the socket cannot be listened on",
-                                                      .next = "Name another socket path."});
+  const auto in_use = [](std::string code, std::string place) {
+    return MakeError(absl::StatusCode::kUnavailable,
+                     {.code = std::move(code),
+                      .place = std::move(place),
+                      .message = "it cannot be listened on: in use, or no address of this host",
+                      .next = "Name another one, or look with ss -ltnp who has it."});
+  };
+  // gRPC goes on with the ports it got.
+  for (size_t i = 0; i < ports.size(); ++i) {
+    if (ports[i] != 0) continue;
+    server_.reset();
+    return in_use("PORT_IN_USE", options_.tcp[i].Text());
   }
-  if (chmod(path_.c_str(), 0600) != 0) return ErrnoError(errno, "chmod", path_);
+  if (server_ == nullptr) return in_use("SOCKET_IN_USE", path);
+  if (!path.empty()) {
+    if (chmod(path.c_str(), 0600) != 0) return ErrnoError(errno, "chmod", path);
+    listening_.push_back({.path = path});
+  }
+  for (size_t i = 0; i < ports.size(); ++i) {
+    listening_.push_back(options_.tcp[i]);
+    listening_.back().port = static_cast<uint16_t>(ports[i]);
+  }
   return absl::OkStatus();
 }
 
@@ -138,7 +183,7 @@ void EmbeddedController::Stop() {
   // What is still open is cancelled at the deadline; returns when the last callback has.
   server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
   server_.reset();
-  unlink(path_.c_str());
+  if (!options_.socket_path.empty()) unlink(options_.socket_path.c_str());
 }
 
 }  // namespace

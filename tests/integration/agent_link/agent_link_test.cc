@@ -26,7 +26,7 @@ class TestAgent {
     options.engine.max_workers = 1;
     options.pin = agent::PinMode::kNo;
     driver_ = SessionDriver::Create(options, SteadyClock::Get());
-    link_ = agent::MakeGrpcLink(address, SteadyClock::Get(), driver_->link_listener());
+    link_ = agent::MakeGrpcLink({.endpoint = *ParseEndpoint(address)}, SteadyClock::Get(), driver_->link_listener());
     thread_ = std::thread([this] { result_ = driver_->Run(*link_); });
   }
   ~TestAgent() { End(); }

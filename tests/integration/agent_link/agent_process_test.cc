@@ -95,7 +95,11 @@ class Process {
 TEST_CASE("wrong usage is exit 2 and says what is wrong") {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{}, "--controller"},
-      {{"--controller", "localhost:99"}, "unix:/path"},
+      {{"--controller", "localhost:99"}, "TLS_FILES_INCOMPLETE"},
+      {{"--controller", "unix:x"}, "ENDPOINT_INVALID"},
+      {{"--controller", "unix:/x", "--ca", "f"}, "--ca"},
+      {{"--controller", "unix:/x", "--insecure-tcp"}, "--insecure-tcp"},
+      {{"--controller", "h", "--ca", "/no", "--cert", "/no", "--key", "/no"}, "SYS_ENOENT"},
       {{"--controller", "unix:/x", "--allow-root", "relative"}, "--allow-root"},
       {{"--controller", "unix:/x", "--allow-device", "sda"}, "--allow-device"},
       {{"--controller", "unix:/x", "--max-buffer-memory", "many"}, "--max-buffer-memory"},
@@ -115,8 +119,9 @@ TEST_CASE("help and version are exit 0") {
   Process help({"--help"});
   CHECK(help.Wait() == 0);
   const std::string text = help.Output();
-  for (const char* option : {"--controller", "--id", "--allow-root", "--allow-device", "--workers",
-                             "--max-buffer-memory", "--pin", "--exit-with-fd", "--once", "--log-level", "--version"}) {
+  for (const char* option :
+       {"--controller", "--ca", "--insecure-tcp", "--id", "--allow-root", "--allow-device", "--workers",
+        "--max-buffer-memory", "--pin", "--exit-with-fd", "--once", "--log-level", "--version"}) {
     CHECK(text.find(option) != std::string::npos);
   }
   CHECK(text.find("--test-api") == std::string::npos);

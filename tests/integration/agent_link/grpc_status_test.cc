@@ -30,6 +30,18 @@ TEST_CASE("gRPC's own ends become typed errors, damaged details too") {
   CHECK(GetErrorInfo(FromGrpc({grpc::StatusCode::INTERNAL, "x", "\xff\xff\xff"})).code == "RPC_INTERNAL");
 }
 
+TEST_CASE("a typed error whose details were dropped on the way is read from its text") {
+  const grpc::Status sent =
+      ToGrpc(MakeError(absl::StatusCode::kPermissionDenied, {"ROLE_MISSING", "/a.B/C", "bob may not", "Ask alice."}));
+  const absl::Status back = FromGrpc({sent.error_code(), sent.error_message()});
+  CHECK(GetErrorInfo(back).code == "ROLE_MISSING");
+  CHECK(FormatError(back) == sent.error_message());
+  for (const char* text : {"x [y] z", "[CODE]", "a []", "a ] [B", "list[CODE]", "["}) {
+    INFO(text);
+    CHECK(GetErrorInfo(FromGrpc({grpc::StatusCode::INTERNAL, text})).code == "RPC_INTERNAL");
+  }
+}
+
 TEST_CASE("the longest error fits into the trailing metadata of a call") {
   const std::string long_text(9'000, 'm');
   const grpc::Status sent = ToGrpc(MakeError(absl::StatusCode::kInternal, {"CODE", long_text, long_text, long_text}));
