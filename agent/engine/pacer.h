@@ -8,7 +8,7 @@
 namespace muster {
 
 // When the operations of one stream are due. Arrivals are computed from the seed and never queued: a stalled stream
-// keeps this one cursor, so a stall costs no memory (MEASUREMENT.md 6). A value type: a copy continues the same
+// keeps this one cursor, so a stall costs no memory. A value type: a copy continues the same
 // arrivals, which is how the engine counts what is due (one cursor) and issues it (another). Not thread-safe.
 //
 //   fixed    arrival n at t0 + (phase + n) * period, phase uniform in [0, 1) from the seed; n * period is computed

@@ -6,7 +6,7 @@
 
 namespace muster {
 
-// Hiccup meter (MEASUREMENT.md 10): a thread sleeps 1 ms; a wake-up late by h records h, h - 1 ms, ... so a 200 ms
+// Hiccup meter: a thread sleeps 1 ms; a wake-up late by h records h, h - 1 ms, ... so a 200 ms
 // stop is 200 samples. Tells what this host does to any timing.
 class HiccupMeter {
  public:

@@ -24,7 +24,7 @@ struct ClockEstimate {
   bool operator==(const ClockEstimate&) const = default;
 };
 
-// The clock rule of SYSTEM.md 1 (the on-wire form of NTP, RFC 5905 section 8): a probe leaves at t1, is received at t2
+// The clock rule (the on-wire form of NTP, RFC 5905 section 8): a probe leaves at t1, is received at t2
 // and answered at t3 by the other clock, and is back at t4: offset = ((t2-t1)+(t3-t4))/2, error = ((t4-t1)-(t3-t2))/2.
 // Whatever the two ways cost, the true offset lies within the error. Of the last 64 probes the one with the smallest
 // error + age x 100 ppm is in use. Pure; not thread-safe.

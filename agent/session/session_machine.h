@@ -13,7 +13,7 @@
 
 namespace muster::agent {
 
-// Deadlines of SYSTEM.md 1, one for every state; all settable.
+// Deadlines, one for every state; all settable.
 struct SessionDeadlines {
   Nanos greeting = 10 * kSecond;
   Nanos inspect = 60 * kSecond;

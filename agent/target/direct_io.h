@@ -11,7 +11,7 @@ namespace muster {
 absl::StatusOr<uint32_t> DirectAlignment(int fd, const std::string& place);
 
 // Whether O_DIRECT keeps data out of the page cache, asked by reading one block at `offset` (a multiple of the page
-// size, the block must exist) and mincore() (MEASUREMENT.md 10). "effective", "not effective: <why>" or
+// size, the block must exist) and mincore(). "effective", "not effective: <why>" or
 // "unknown: <why>". Reads only.
 std::string ProbeDirect(int fd, uint32_t alignment, uint64_t offset);
 

@@ -26,7 +26,7 @@ struct IscsiLun {
 // Logs in and reads facts and label. Typed errors: agent/backend/iscsi/errors.h.
 absl::StatusOr<IscsiLun> LookAtLun(const IscsiConnectionSpec& spec, Nanos deadline);
 
-// The write guard of a LUN (SYSTEM.md 6), without the parts that are about a host's own devices: reads both ends into
+// The write guard of a LUN, without the parts that are about a host's own devices: reads both ends into
 // an image in memory and judges it as a block device is judged. Reads only. TARGET_HAS_DATA, TARGET_WRONG_ID,
 // TARGET_WRONG_SIZE, TARGET_READ_ONLY, TARGET_TOO_SMALL. `found` of the LUN is filled in as far as it came.
 absl::Status ExamineLun(IscsiLun& lun, const std::optional<Overwrite>& overwrite, uint64_t needed, Nanos deadline);

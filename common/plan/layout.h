@@ -15,7 +15,7 @@ struct StreamExtent {
   uint64_t slice_length = 0;
 };
 
-// The objects of a target for a workload at the largest rung (MEASUREMENT.md 1). One object "data" of `size` for null,
+// The objects of a target for a workload at the largest rung. One object "data" of `size` for null,
 // block and files: one; size / initiators_max each for per_initiator; size / (initiators_max * streams_max) for
 // per_stream; LUNs: size / number of LUNs each, initiator i works on LUN i modulo that number. Sizes are rounded down
 // to whole blocks of `block`.

@@ -7,7 +7,7 @@
 namespace muster {
 
 // Histograms of one initiator that were left out of its interval reports because these would have passed the report
-// bound (MEASUREMENT.md 12), merged over the intervals that left them out. Never over an edge of the window: warm-up,
+// bound (64 KiB on the wire), merged over the intervals that left them out. Never over an edge of the window: warm-up,
 // window and drain come apart. One kind (and cohort) of operations a message, or the lateness, so that no message
 // holds more than a dozen histograms.
 struct HeldHistograms {

@@ -77,7 +77,7 @@ struct RecorderPages {
 };
 RecorderPages PagesFor(const RecorderShape& shape);
 
-// Bounds an agent's recorders keep, pages and tables together (SYSTEM.md 2).
+// Bounds an agent's recorders keep, pages and tables together.
 inline constexpr size_t kRecorderBytesClosed = 100'000'000;
 inline constexpr size_t kRecorderBytesOpen = 250'000'000;
 

@@ -83,7 +83,7 @@ struct IntervalDelta {
   Nanos stamp_error = 0;    // longest time one completion batch took from reap to stamp use
   Nanos poll_gap_max = 0;   // longest gap between two polls of a worker that was not waiting
   int64_t cpu_nanos = 0;    // process CPU used in the interval
-  EncodedHistogram hiccup;  // MEASUREMENT.md 10: hiccup meter
+  EncodedHistogram hiccup;  // how late a thread that sleeps 1 ms woke up
   std::vector<InitiatorDelta> initiators;
   bool operator==(const IntervalDelta&) const = default;
 };

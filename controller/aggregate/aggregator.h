@@ -52,7 +52,7 @@ class PhaseAggregator {
   std::vector<FleetInterval> TakeComplete();
 
   // All totals are in (or the agents lost). Computes the figures over the window and checks sums
-  // (SYSTEM.md 1: submitted = completed + failed + aborted + abandoned; histogram counts = completed; sum over deltas
+  // (submitted = completed + failed + aborted + abandoned; histogram counts = completed; sum over deltas
   // = totals; sum over initiators = fleet). A mismatch is recorded in `sums_error`, never hidden.
   // `last_interval`: the phase's real last one (a cancelled phase has a shorter window). Once; then only TakeComplete.
   // `response_max` counts every operation outstanding at the end, whatever became of it: its final latency, or its age.

@@ -62,7 +62,7 @@ struct StepFigures {
   Histogram hiccup;
   double cpu_share = 0;  // CPUs used by all agents over the window
   bool overloaded = false, poisoned = false;
-  // Report bound (MEASUREMENT.md 12): parts of intervals of the window (one initiator, one interval) whose histograms
+  // Report bound (64 KiB): parts of intervals of the window (one initiator, one interval) whose histograms
   // came merged over the window. `held_uncounted`: of them, beside `held`, those of intervals that do not count for
   // rates, though their latencies are in the merged histograms. `held_owed`: histograms that never came.
   uint64_t held = 0, held_uncounted = 0, held_owed = 0;

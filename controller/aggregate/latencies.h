@@ -40,7 +40,7 @@ struct KindCounters {
   bool operator==(const KindCounters&) const = default;
 };
 
-// Whether `wait` is spelled out in a delta (SYSTEM.md 2: left out in closed loop while every wait was zero).
+// Whether `wait` is spelled out in a delta (left out in closed loop while every wait was zero).
 inline bool HasExplicitWait(const KindDelta& delta) {
   return delta.wait.moments.count != 0 || delta.service.moments.count != 0;
 }

@@ -20,7 +20,7 @@ class LiveView {
   void Lost(const std::string& id);
   void Closed(LiveFigures figures) { newest_ = std::move(figures); }
   // Every agent that is neither lost nor silent has delivered the interval. An agent is silent when it is more than
-  // 2 s + 3 intervals behind the newest report of any agent (SYSTEM.md 1, told by the reports themselves).
+  // 2 s + 3 intervals behind the newest report of any agent (told by the reports themselves).
   bool Enough(const std::map<std::string, IntervalDelta>& deltas, int64_t interval) const;
   std::optional<LiveFigures> Newest() const;
   // Adds the agents' lines and the failures so far.

@@ -10,7 +10,7 @@
 
 namespace muster {
 
-// The independent book-keeping of SYSTEM.md 1: what the deltas of a phase add up to, against the plain counters the
+// The independent book-keeping of a phase: what the deltas of a phase add up to, against the plain counters the
 // workers kept. The first disagreement found is kept; it names agent, initiator, kind and both values.
 class SumsCheck {
  public:

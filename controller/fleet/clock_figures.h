@@ -8,7 +8,7 @@ namespace muster {
 
 // Clock probes of one agent as the controller sees them. offset = ((t2-t1)+(t3-t4))/2, error = ((t4-t1)-(t3-t2))/2
 // (NTP's on-wire formulas, RFC 5905 section 8); the probe in use minimises error + age x 100 ppm over the last 64
-// (SYSTEM.md 1). Independent of the agent's own estimate: both are kept, the larger bound counts. Not thread-safe.
+// probes. Independent of the agent's own estimate: both are kept, the larger bound counts. Not thread-safe.
 class ClockFigures {
  public:
   // A Beat arrived (t2) and was answered (t3), controller clock. Completes the probe that its t4 belongs to.

@@ -13,7 +13,7 @@
 
 namespace muster {
 
-// Server side of one bidirectional stream: the rules of gRPC's callback API kept in one place (SYSTEM.md 1).
+// Server side of one bidirectional stream: the rules of gRPC's callback API kept in one place.
 // - One write in flight: everything goes out through an OutboundQueue.
 // - gRPC's Finish is called once, when no write is in flight, and nothing is started after it.
 // - The reactor outlives OnDone for whoever still holds it: it owns itself until then, others hold a shared_ptr.

@@ -272,7 +272,7 @@ void SimWorld::CheckEnd() {
   }
 }
 
-// Sum of the deadlines of SYSTEM.md 1 over all states the plan can go through.
+// Sum of the deadlines over all states the plan can go through.
 Nanos SimWorld::Bound() const {
   const RunMachineOptions o;
   const RunDeadlines& d = scenario_.deadlines;

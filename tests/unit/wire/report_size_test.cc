@@ -1,4 +1,4 @@
-// What a report of one initiator-interval takes on the wire (MEASUREMENT.md 12): recorded, collected, encoded for real.
+// What a report of one initiator-interval takes on the wire: recorded, collected, encoded for real.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
