@@ -17,9 +17,11 @@ constexpr uint32_t kLargestLun = 16'383;  // flat addressing, SAM-5 4.7.7.3
 constexpr size_t kMostLuns = 256;
 constexpr uint32_t kMostConnections = 1024;  // of one initiator
 
-absl::Status Syntax(std::string message, std::string next) {
-  return MakeError(absl::StatusCode::kInvalidArgument,
-                   {.code = "UNIT_SYNTAX", .place = {}, .message = std::move(message), .next = std::move(next)});
+// `place` is the option of the campaign's target.
+absl::Status Syntax(std::string place, std::string message, std::string next) {
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      {.code = "UNIT_SYNTAX", .place = std::move(place), .message = std::move(message), .next = std::move(next)});
 }
 
 bool Number(std::string_view text, uint32_t most, uint32_t& out) {
@@ -32,7 +34,7 @@ absl::StatusOr<uint32_t> Connections(const std::string& text) {
   if (text.empty()) return 1u;
   if (text == "per_stream") return kPerStream;
   if (Number(text, kMostConnections, count) && count > 0) return count;
-  return Syntax(fmt::format("{} is no number of connections", QuoteText(text)),
+  return Syntax("iscsi.connections", fmt::format("{} is no number of connections", QuoteText(text)),
                 fmt::format("Write 1 to {}, or per_stream.", kMostConnections));
 }
 
@@ -70,7 +72,9 @@ absl::Status NoDataDigest() {
 
 absl::StatusOr<std::vector<uint32_t>> ParseLuns(const std::vector<std::string>& texts) {
   std::vector<uint32_t> luns;
-  for (const std::string& text : texts) {
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const std::string& text = texts[i];
+    const std::string place = fmt::format("iscsi.lun[{}]", i);
     const size_t dots = text.find("..");
     uint32_t first = 0;
     uint32_t last = 0;
@@ -79,15 +83,15 @@ absl::StatusOr<std::vector<uint32_t>> ParseLuns(const std::vector<std::string>& 
                           : Number(std::string_view(text).substr(0, dots), kLargestLun, first) &&
                                 Number(std::string_view(text).substr(dots + 2), kLargestLun, last) && first <= last;
     if (!good) {
-      return Syntax(fmt::format("{} is no LUN", QuoteText(text)),
+      return Syntax(place, fmt::format("{} is no LUN", QuoteText(text)),
                     fmt::format("Write a number up to {}, or a range like 0..7.", kLargestLun));
     }
     if (luns.size() + (last - first) + 1 > kMostLuns) {
-      return Syntax(fmt::format("more than {} LUNs", kMostLuns), "Name fewer.");
+      return Syntax(place, fmt::format("more than {} LUNs", kMostLuns), "Name fewer.");
     }
     for (uint32_t lun = first; lun <= last; ++lun) {
       if (std::find(luns.begin(), luns.end(), lun) != luns.end()) {
-        return Syntax(fmt::format("LUN {} is named twice", lun), "Name each once.");
+        return Syntax(place, fmt::format("LUN {} is named twice", lun), "Name each once.");
       }
       luns.push_back(lun);
     }
@@ -113,7 +117,7 @@ absl::StatusOr<IscsiTarget> DecodeIscsi(const v1::Target& target) {
   if (from.data_digest() == v1::ISCSI_DIGEST_CRC32C) return NoDataDigest();
   out.iser = from.transport() == v1::ISCSI_TRANSPORT_ISER;
   if (!from.driver().empty() && from.driver() != "user") {
-    return Syntax(fmt::format("{} is no driver of this release", QuoteText(from.driver())),
+    return Syntax("iscsi.driver", fmt::format("{} is no driver of this release", QuoteText(from.driver())),
                   "Write driver: user. A LUN that the kernel has logged in to is a block target.");
   }
   if (from.has_overwrite()) out.overwrite = Overwrite{.id = from.overwrite().id(), .size = from.overwrite().size()};

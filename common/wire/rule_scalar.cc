@@ -36,6 +36,12 @@ absl::Status CheckLimits(const FieldRule& rule, long double value, std::string_v
   return absl::OkStatus();
 }
 
+// One limit, one message: where the parser's own is passed, the field's is told, which is the tighter one.
+absl::Status Limited(const absl::Status& parsed, const FieldRule& rule, std::string_view text) {
+  if ((!rule.min && !rule.max) || GetErrorInfo(parsed).code != "UNIT_RANGE") return parsed;
+  return Range(fmt::format("{} is out of range: it must be {}", QuoteText(text), LimitText(rule.rule)));
+}
+
 // ---- Storing: sets a singular field, appends to a repeated one.
 
 void StoreUnsigned(Message& m, const FieldDescriptor& f, uint64_t value) {
@@ -119,19 +125,18 @@ absl::StatusOr<uint64_t> ParseWhole(std::string_view text) {
 absl::Status SetNumber(Message& m, const FieldDescriptor& f, const FieldRule& rule, std::string_view text) {
   switch (rule.rule.unit()) {
     case v1::UNIT_BYTES: {
-      MUSTER_ASSIGN_OR_RETURN(const uint64_t bytes, ParseSize(text));
-      return SetUnsigned(m, f, rule, bytes, text);
+      const auto bytes = ParseSize(text);
+      return bytes.ok() ? SetUnsigned(m, f, rule, *bytes, text) : Limited(bytes.status(), rule, text);
     }
     case v1::UNIT_DURATION: {
-      MUSTER_ASSIGN_OR_RETURN(const Nanos nanos, ParseDuration(text));
-      return SetUnsigned(m, f, rule, static_cast<uint64_t>(nanos), text);
+      const auto nanos = ParseDuration(text);
+      if (!nanos.ok()) return Limited(nanos.status(), rule, text);
+      return SetUnsigned(m, f, rule, static_cast<uint64_t>(*nanos), text);
     }
     case v1::UNIT_PASSES: {
-      uint32_t passes = 0;  // "0x" is "never"; units know passes from 1
-      if (text != "0x") {
-        MUSTER_ASSIGN_OR_RETURN(passes, ParsePasses(text));
-      }
-      return SetUnsigned(m, f, rule, passes, text);
+      if (text == "0x") return SetUnsigned(m, f, rule, 0, text);  // "never"; units know passes from 1
+      const auto passes = ParsePasses(text);
+      return passes.ok() ? SetUnsigned(m, f, rule, *passes, text) : Limited(passes.status(), rule, text);
     }
     default: {
       MUSTER_ASSIGN_OR_RETURN(const uint64_t value, ParseWhole(text));
@@ -143,7 +148,9 @@ absl::Status SetNumber(Message& m, const FieldDescriptor& f, const FieldRule& ru
 absl::Status SetReal(Message& m, const FieldDescriptor& f, const FieldRule& rule, std::string_view text) {
   double value = 0;
   if (rule.rule.unit() == v1::UNIT_RATE) {
-    MUSTER_ASSIGN_OR_RETURN(value, ParseRate(text));
+    const auto rate = ParseRate(text);
+    if (!rate.ok()) return Limited(rate.status(), rule, text);
+    value = *rate;
   } else if (rule.rule.unit() == v1::UNIT_PERCENT) {
     MUSTER_ASSIGN_OR_RETURN(value, ParsePercent(text));
   } else {

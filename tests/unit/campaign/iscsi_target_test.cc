@@ -35,6 +35,14 @@ TEST_CASE("a target that is there but wrong is not called unknown as well") {
   CHECK(error.next.find("UNKNOWN_TARGET") == std::string::npos);
 }
 
+TEST_CASE("an option of a target that does not fit is named where its value stands") {
+  CHECK(ErrorOf(Yaml("portal: a, lun: [1, 1]")).place == "c.yaml:2:70");
+  CHECK(ErrorOf(Yaml("portal: a, lun: [2, 5..3]")).place == "c.yaml:2:70");
+  CHECK(ErrorOf(Yaml("portal: a, lun: 99999")).place == "c.yaml:2:66");
+  CHECK(ErrorOf(Yaml("portal: a, connections: many")).place == "c.yaml:2:74");
+  CHECK(ErrorOf(Yaml("portal: a, driver: kernel")).place == "c.yaml:2:69");
+}
+
 TEST_CASE("a secret in a campaign is refused and never repeated") {
   for (const char* secret : {"open-sesame", "[open-sesame]", "{value: open-sesame}"}) {
     INFO(secret);
