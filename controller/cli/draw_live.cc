@@ -86,10 +86,11 @@ std::vector<std::string> DrawLive(const LiveState& s, size_t width) {
   }
   if (s.live && s.phase == PhaseKind::kMeasure) {
     const LiveFigures& f = *s.live;
-    lines.push_back(fmt::format(
-        "fleet   {:>8} IOPS  {:>10}/s  p50 {:>8}  p99 {:>8}  p99.9 {:>8}  out {}{}{}", FormatCount(f.iops),
-        FormatBytesHuman(f.bytes_per_second), LiveLatency(f, f.p50), LiveLatency(f, f.p99), LiveLatency(f, f.p999),
-        f.outstanding, f.failed > 0 ? fmt::format("  FAILED {}", f.failed) : "", f.provisional ? "  provisional" : ""));
+    lines.push_back(fmt::format("fleet   {:>8} IOPS  {:>10}/s  p50 {:>8}  p99 {:>8}  p99.9 {:>8}  out {}{}{}",
+                                FormatCount(f.iops), FormatBytesHuman(f.bytes_per_second), LiveLatency(f, f.p50),
+                                LiveLatency(f, f.p99), LiveLatency(f, f.p999), f.outstanding,
+                                f.failed > 0 ? fmt::format("  {} FAILED so far", f.failed) : "",
+                                f.provisional ? "  provisional" : ""));
     if (s.history.size() > 1) lines.push_back("        " + Sparkline(s.history, width > 20 ? width - 10 : 10));
     for (const AgentLive& a : f.agents) {
       lines.push_back(fmt::format("  {:<12} {:>8} IOPS  {:>10}/s  out {:<6} oldest {:>8}  cpu {:>4.0f} %{}", a.agent,

@@ -82,7 +82,8 @@ class PlainView : public QuietView {
     Print(fmt::format("{}: interval {}{} {} IOPS {}/s p50 {} p99 {} p99.9 {}{}{}{}", step_, f.interval,
                       f.in_window ? "" : " (warm-up)", FormatCount(f.iops), FormatBytesHuman(f.bytes_per_second),
                       LiveLatency(f, f.p50), LiveLatency(f, f.p99), LiveLatency(f, f.p999), stalled,
-                      f.failed > 0 ? fmt::format(" failed {}", f.failed) : "", f.provisional ? " provisional" : ""));
+                      f.failed > 0 ? fmt::format(", {} failed so far", f.failed) : "",
+                      f.provisional ? " provisional" : ""));
   }
   const size_t steps_;
   std::optional<LiveFigures> held_;  // newer than the last line

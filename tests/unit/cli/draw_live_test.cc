@@ -56,6 +56,13 @@ TEST_CASE("the live view shows step, phase, ETA, fleet figures and a line an age
   CHECK_FALSE(Contains(lines, "warm-up"));
 }
 
+TEST_CASE("a count that runs on is not taken for one of the interval") {
+  LiveState state = Measuring();
+  CHECK_FALSE(Contains(DrawLive(state, 120), "FAILED"));
+  state.live->failed = 7;
+  CHECK(Contains(DrawLive(state, 120), "7 FAILED so far"));
+}
+
 TEST_CASE("an interval in which nothing finished has no latency, rather than 0 ns") {
   LiveState state = Measuring();
   state.live->p50 = state.live->p99 = state.live->p999 = state.live->max = 0;
