@@ -98,6 +98,19 @@ std::string DefaultRunsDir() {
   return std::string(home) + "/.local/share/muster/runs";
 }
 
+absl::Status CheckRunsDir(const std::string& runs_dir) {
+  std::error_code error;
+  const std::filesystem::directory_iterator at(runs_dir, error);
+  if (!error) return absl::OkStatus();
+  const bool missing = error == std::errc::no_such_file_or_directory;
+  return MakeError(missing ? absl::StatusCode::kNotFound : absl::StatusCode::kFailedPrecondition,
+                   {.code = missing ? "RUNS_DIR_MISSING" : "RUNS_DIR_UNREADABLE",
+                    .place = runs_dir,
+                    .message = missing ? "there is no such directory"
+                                       : fmt::format("runs cannot be looked for: {}", error.message()),
+                    .next = "--runs names the directory that the runs were written to."});
+}
+
 std::vector<RunSummary> ListRuns(const std::string& runs_dir) {
   std::vector<RunSummary> out;
   for (const std::string& id : RunIds(runs_dir)) out.push_back(Summarize(runs_dir, id));

@@ -37,7 +37,7 @@ struct RawReport {
 
 struct StoreOptions {
   bool keep_raw = false;  // keep the raw reports of sealed phases
-  // How long initiator histograms per interval are kept, whichever ends first (MEASUREMENT.md 12).
+  // How long initiator histograms per interval are kept, whichever ends first.
   Nanos retention_age = 24 * kHour;
   uint64_t retention_bytes = uint64_t{2} << 30;
   const Clock* clock = nullptr;  // for the age; none: the steady clock. Outlives the writer
@@ -127,11 +127,13 @@ class RunReader {
 std::string DefaultRunsDir();
 // Runs below a directory, newest first; damaged files are listed with outcome "damaged".
 std::vector<RunSummary> ListRuns(const std::string& runs_dir);
+// OK when runs can be looked for there: RUNS_DIR_MISSING (not found) or RUNS_DIR_UNREADABLE, with the directory.
+absl::Status CheckRunsDir(const std::string& runs_dir);
 // A run id, a unique prefix of one, "last", or a path to a run.db or its directory; returns the path of the run.db.
 // RUN_UNKNOWN names the ids that are near, RUN_AMBIGUOUS those a prefix fits.
 absl::StatusOr<std::string> ResolveRun(const std::string& runs_dir, const std::string& name);
 
-// Bytes a plan will need in the store at most at once, raw reports of the largest step included (MEASUREMENT.md 12);
+// Bytes a plan will need in the store at most at once, raw reports of the largest step included;
 // printed by `muster plan` and checked before each step.
 uint64_t EstimateStoreBytes(const Plan& plan);
 // STORE_FULL when `dir`'s file system has less than `need` plus 64 MiB free.

@@ -17,11 +17,17 @@ void MakeRun(const std::string& runs, const std::string& id, int64_t started) {
 TEST_CASE("runs are listed newest first, damaged ones too") {
   TempDir dir;
   CHECK(ListRuns(dir.path() + "/none").empty());
+  CHECK(CheckRunsDir(dir.path()).ok());
+  const absl::Status missing = CheckRunsDir(dir.path() + "/none");
+  CHECK(absl::IsNotFound(missing));
+  CHECK(GetErrorInfo(missing).code == "RUNS_DIR_MISSING");
+  CHECK(GetErrorInfo(missing).place == dir.path() + "/none");
   MakeRun(dir.path(), "20261130-100000-a-1111", 100);
   MakeRun(dir.path(), "20261130-120000-b-2222", 300);
   MakeRun(dir.path(), "20261130-110000-c-3333", 200);
   std::filesystem::create_directory(dir.path() + "/broken");
   std::ofstream(dir.path() + "/broken/run.db") << "not a database, but long enough to be looked at as one ........";
+  CHECK(GetErrorInfo(CheckRunsDir(dir.path() + "/broken/run.db")).code == "RUNS_DIR_UNREADABLE");
   std::filesystem::create_directory(dir.path() + "/no-run");
   const auto runs = ListRuns(dir.path());
   REQUIRE(runs.size() == 4);
