@@ -84,20 +84,25 @@ absl::Status WriteThrough(RunReader& reader, ExportFormat format, const std::str
 
 absl::StatusOr<ExportFormat> ParseExportFormat(std::string_view name) {
   if (name == "json") return ExportFormat::kJson;
+  if (name == "json-histograms") return ExportFormat::kJsonHistograms;
   if (name == "csv") return ExportFormat::kCsv;
   if (name == "csv-intervals") return ExportFormat::kCsvIntervals;
   if (name == "hlog") return ExportFormat::kHlog;
-  return MakeError(absl::StatusCode::kInvalidArgument, {.code = "FORMAT_UNKNOWN",
-                                                        .place = "--format",
-                                                        .message = fmt::format("there is no format \"{}\"", name),
-                                                        .next = "Formats are json, csv, csv-intervals and hlog."});
+  return MakeError(absl::StatusCode::kInvalidArgument,
+                   {.code = "FORMAT_UNKNOWN",
+                    .place = "--format",
+                    .message = fmt::format("there is no format \"{}\"", name),
+                    .next = "Formats are json, json-histograms, csv, csv-intervals and hlog."});
 }
 
 absl::Status Export(RunReader& reader, ExportFormat format, std::ostream& out) {
   absl::Status status;
   switch (format) {
     case ExportFormat::kJson:
-      status = ExportJson(reader, out);
+      status = ExportJson(reader, /*spelled_out=*/false, out);
+      break;
+    case ExportFormat::kJsonHistograms:
+      status = ExportJson(reader, /*spelled_out=*/true, out);
       break;
     case ExportFormat::kCsv:
       status = ExportCsv(reader, out);

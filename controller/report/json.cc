@@ -2,6 +2,7 @@
 
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "common/stats/hlog_writer.h"
 #include "controller/report/derived.h"
 #include "controller/report/export.h"
 #include "controller/report/report.h"
@@ -12,7 +13,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;  // keys stay in the order written
 
-constexpr int kJsonVersion = 1;
+constexpr int kJsonVersion = 2;
+
+// How a histogram's counters are told.
+enum class Counters {
+  kNone,
+  kPacked,      // HdrHistogram's V2 compressed form, a tenth of the size
+  kSpelledOut,  // pairs of value and count
+};
 
 // Invalid UTF-8 from a host becomes U+FFFD; it must not make a run unreadable.
 std::string Compact(const Json& json) {
@@ -47,7 +55,7 @@ Json CountersJson(const Histogram& histogram) {
   return out;
 }
 
-Json LatencyJson(const Histogram& histogram, bool counters) {
+Json LatencyJson(const Histogram& histogram, Counters counters) {
   Json out = MomentsJson(histogram.moments());
   Json quantiles;
   for (const NamedQuantile& named : kQuantiles) {
@@ -55,7 +63,11 @@ Json LatencyJson(const Histogram& histogram, bool counters) {
     quantiles[std::string(named.name) + "_ns"] = quantile.enough ? Json(quantile.value) : Json(nullptr);
   }
   out["percentiles"] = std::move(quantiles);
-  if (counters) out["counters"] = CountersJson(histogram);
+  if (counters == Counters::kSpelledOut) out["counters"] = CountersJson(histogram);
+  if (counters == Counters::kPacked && histogram.count() > 0) {
+    const auto packed = HlogWriter::CompressedBase64(histogram);
+    out["histogram"] = packed.ok() ? Json(*packed) : Json(nullptr);
+  }
   return out;
 }
 
@@ -65,7 +77,7 @@ Json FactsJson(const std::vector<std::pair<std::string, std::string>>& facts) {
   return out;
 }
 
-Json KindJson(const KindFigures& kind, Nanos window, bool counters) {
+Json KindJson(const KindFigures& kind, Nanos window, Counters counters) {
   Json out;
   out["kind"] = KindLabel(kind.kind);
   out["completed"] = kind.completed;
@@ -80,7 +92,7 @@ Json KindJson(const KindFigures& kind, Nanos window, bool counters) {
   return out;
 }
 
-Json GroupJson(const GroupFigures& group, Nanos window, bool counters) {
+Json GroupJson(const GroupFigures& group, Nanos window, Counters counters) {
   Json out;
   out["name"] = group.name;
   out["agent"] = group.agent.empty() ? Json(nullptr) : Json(group.agent);
@@ -117,7 +129,7 @@ Json WorkloadJson(const Workload& w) {
   return out;
 }
 
-Json InitiatorIntervalJson(const InitiatorDelta& initiator, Nanos length, bool counters) {
+Json InitiatorIntervalJson(const InitiatorDelta& initiator, Nanos length, Counters counters) {
   Json out;
   out["initiator"] = initiator.initiator;
   out["offered_integral_op_ns"] = Uint128ToString(initiator.offered_integral);
@@ -140,7 +152,7 @@ Json InitiatorIntervalJson(const InitiatorDelta& initiator, Nanos length, bool c
   return out;
 }
 
-Json IntervalJson(const FleetInterval& interval, Nanos length) {
+Json IntervalJson(const FleetInterval& interval, Nanos length, Counters counters) {
   Json out;
   out["interval"] = interval.interval;
   out["in_window"] = interval.in_window;
@@ -150,11 +162,11 @@ Json IntervalJson(const FleetInterval& interval, Nanos length) {
   out["histograms_per_window"] = interval.held;
   out["kinds"] = Json::array();
   for (const KindFigures& kind : interval.kinds) {
-    if (kind.kind.has_value()) out["kinds"].push_back(KindJson(kind, length, true));
+    if (kind.kind.has_value()) out["kinds"].push_back(KindJson(kind, length, counters));
   }
   out["initiators"] = Json::array();
   for (const InitiatorDelta& initiator : interval.initiators) {
-    out["initiators"].push_back(InitiatorIntervalJson(initiator, length, true));
+    out["initiators"].push_back(InitiatorIntervalJson(initiator, length, counters));
   }
   return out;
 }
@@ -167,7 +179,7 @@ Json StragglerJson(const StraggleOp& op) {
           {"ended", op.ended}};
 }
 
-Json ErrorJson(const ErrorFigures& error, bool counters) {
+Json ErrorJson(const ErrorFigures& error, Counters counters) {
   Json out;
   out["kind"] = OpKindName(error.kind);
   out["class"] = OutcomeName(error.outcome);
@@ -201,7 +213,7 @@ Json HeldJson(const StepFigures& f) {
           {"histograms_lost", f.held_owed}};
 }
 
-void AddFigures(const StepFigures& f, bool counters, Json& out) {
+void AddFigures(const StepFigures& f, Counters counters, Json& out) {
   out["interval_ns"] = f.interval;
   out["window"] = {{"first_interval", f.first_interval},
                    {"intervals_asked", f.intervals_asked},
@@ -239,7 +251,7 @@ void AddFigures(const StepFigures& f, bool counters, Json& out) {
   out["hiccup"] = LatencyJson(f.hiccup, counters);
 }
 
-Json StepJson(const StepResult& result, bool counters) {
+Json StepJson(const StepResult& result, Counters counters) {
   Json out;
   AddPlanned(result.step, out);
   out["outcome"] = StepOutcomeName(result.outcome);
@@ -327,21 +339,24 @@ absl::StatusOr<std::string> RunJson(RunReader& reader) {
   MUSTER_ASSIGN_OR_RETURN(const LoadedRun run, LoadRun(reader));
   Json out = HeadJson(run);
   out["steps"] = Json::array();
-  for (const StepResult& step : run.steps) out["steps"].push_back(StepJson(step, false));
+  for (const StepResult& step : run.steps) out["steps"].push_back(StepJson(step, Counters::kNone));
   return Dump(out);
 }
 
-// The same document with counters and intervals, one interval a line.
-absl::Status ExportJson(RunReader& reader, std::ostream& out) {
+// The same document with histograms and intervals, one interval a line. Counters of intervals are most of a run file:
+// they come only where they are asked for.
+absl::Status ExportJson(RunReader& reader, bool spelled_out, std::ostream& out) {
+  const Counters of_window = spelled_out ? Counters::kSpelledOut : Counters::kPacked;
+  const Counters of_intervals = spelled_out ? Counters::kSpelledOut : Counters::kNone;
   MUSTER_ASSIGN_OR_RETURN(const LoadedRun run, LoadRun(reader));
   out << OpenObject(HeadJson(run)) << ",\n\"steps\":[";
   bool first_step = true;
   for (const StepResult& step : run.steps) {
-    out << (first_step ? "\n" : ",\n") << OpenObject(StepJson(step, true)) << ",\n\"intervals\":[";
+    out << (first_step ? "\n" : ",\n") << OpenObject(StepJson(step, of_window)) << ",\n\"intervals\":[";
     first_step = false;
     bool first = true;
     MUSTER_RETURN_IF_ERROR(reader.VisitIntervals(step.step.index, [&](const FleetInterval& interval) {
-      out << (first ? "\n" : ",\n") << Compact(IntervalJson(interval, step.figures.interval));
+      out << (first ? "\n" : ",\n") << Compact(IntervalJson(interval, step.figures.interval, of_intervals));
       first = false;
       return absl::OkStatus();
     }));

@@ -38,12 +38,13 @@ absl::StatusOr<std::string> RunJson(RunReader& reader);
 // ---- Exports
 
 enum class ExportFormat {
-  kJson,          // everything kept: RunJson plus intervals and histogram counters
-  kCsv,           // one row a (step, fleet or initiator, kind)
-  kCsvIntervals,  // one row a (step, interval, fleet or initiator, kind)
-  kHlog,          // HdrHistogram log: fleet response a (step, interval, kind); tag STEP/KIND
+  kJson,            // RunJson plus intervals, and the histograms of the window packed
+  kJsonHistograms,  // everything kept: every histogram, those of intervals too, with its counters spelled out
+  kCsv,             // one row a (step, fleet or initiator, kind)
+  kCsvIntervals,    // one row a (step, interval, fleet or initiator, kind)
+  kHlog,            // HdrHistogram log: fleet response a (step, interval, kind); tag STEP/KIND
 };
-// "json", "csv", "csv-intervals", "hlog"; FORMAT_UNKNOWN names them.
+// "json", "json-histograms", "csv", "csv-intervals", "hlog"; FORMAT_UNKNOWN names them.
 absl::StatusOr<ExportFormat> ParseExportFormat(std::string_view name);
 absl::Status Export(RunReader& reader, ExportFormat format, std::ostream& out);
 // To a file beside which a temporary one is written, flushed and renamed: the file is either whole or as it was.

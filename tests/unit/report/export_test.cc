@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -167,7 +168,7 @@ void CheckGroup(const Json& json, const GroupFigures& group, bool counters) {
 
 void CheckRun(const Json& json, const RandomRun& run, bool everything) {
   CHECK(json["format"] == "muster-run");
-  CHECK(json["version"] == 1);
+  CHECK(json["version"] == 2);
   CHECK(json["run"]["id"] == "random");
   CHECK(json["agents"][0]["hostname"] == "nas?");
   REQUIRE(json["steps"].size() == run.results.size());
@@ -198,7 +199,7 @@ TEST_CASE("JSON read back is what was stored, without and with counters and inte
   auto text = RunJson(*run->reader);
   REQUIRE(text.ok());
   CheckRun(Json::parse(*text), *run, false);
-  const Json all = Json::parse(ExportText(*run->reader, ExportFormat::kJson));
+  const Json all = Json::parse(ExportText(*run->reader, ExportFormat::kJsonHistograms));
   CheckRun(all, *run, true);
   CHECK(all["run"]["campaign_text"] == Header("x").campaign_text);
   CHECK(all["steps"][1]["intervals"].empty());
@@ -217,6 +218,44 @@ TEST_CASE("JSON read back is what was stored, without and with counters and inte
     for (const KindDelta& kind : stored.initiators[0].kinds) REQUIRE(both.Merge(kind.response).ok());
     CheckLatency(intervals[i]["initiators"][0]["kinds"][0]["response"], both, true);
   }
+}
+
+TEST_CASE("JSON without the option: every figure, histograms of the window packed, none of the intervals") {
+  auto run = MakeRandomRun();
+  const std::string text = ExportText(*run->reader, ExportFormat::kJson);
+  CHECK(text.size() * 3 < ExportText(*run->reader, ExportFormat::kJsonHistograms).size());
+  CHECK(text.find("\"counters\":[[") == std::string::npos);
+  Json little = Json::parse(text);
+  // The same as the whole one but for the histograms themselves.
+  Json whole = Json::parse(ExportText(*run->reader, ExportFormat::kJsonHistograms));
+  const std::function<void(Json&)> strip = [&](Json& json) {
+    if (json.is_object()) {
+      if (json.contains("sum_squares_ns2")) json.erase("counters"), json.erase("histogram");
+    }
+    for (Json& member : json) {
+      if (member.is_structured()) strip(member);
+    }
+  };
+  for (size_t i = 0; i < run->results.size(); ++i) {
+    std::vector<std::pair<const Json*, const GroupFigures*>> groups;
+    groups.emplace_back(&little["steps"][i]["fleet"], &run->results[i].figures.fleet);
+    for (size_t g = 0; g < run->results[i].figures.initiators.size(); ++g) {
+      groups.emplace_back(&little["steps"][i]["initiators"][g], &run->results[i].figures.initiators[g]);
+    }
+    for (const auto& [json, group] : groups) {
+      for (size_t k = 0; k < group->kinds.size(); ++k) {
+        const Histogram& response = group->kinds[k].response;
+        const Json& told = (*json)["kinds"][k]["response"];
+        CHECK(told.contains("histogram") == (response.count() > 0));
+        if (response.count() > 0) CHECK(told["histogram"] == *HlogWriter::CompressedBase64(response));
+      }
+    }
+  }
+  CHECK_FALSE(little["steps"][0]["intervals"][0]["kinds"][0]["response"].contains("histogram"));
+  strip(little);
+  strip(whole);
+  CHECK(little == whole);
+  CHECK(*ParseExportFormat("json-histograms") == ExportFormat::kJsonHistograms);
 }
 
 TEST_CASE("keys stay in their order") {
