@@ -30,6 +30,8 @@ struct LoadedCampaign {
   SourcePosition KeyAt(std::string_view field_path) const;
   // "file:line:column" of At.
   std::string Place(std::string_view field_path) const;
+  // The same of where each target's name stands, by name: for what is found out about targets later.
+  std::map<std::string, std::string> TargetPlaces() const;
 };
 
 // Reads and binds a YAML file. Every problem is a typed error "file:line:column: message" (CAMPAIGN_UNREADABLE,
@@ -56,9 +58,19 @@ absl::Status ResolveSecrets(const LoadedCampaign& campaign, Plan& plan);
 absl::Status ResolveSecret(Secret& secret, const std::string& place);
 
 // `muster help campaign`: every option with unit, limits, default and one line, from the descriptors. Markdown table
-// form for the documentation when `markdown`; JSON when `json`.
-std::string CampaignHelp(bool markdown);
+// form for the documentation when `markdown`, else lines of at most `width` columns, from 60 on.
+std::string CampaignHelp(bool markdown, size_t width = 100);
 std::string CampaignHelpJson();
+// Bytes of I/O buffers that the agent with the largest share of a step's initiators, dealt over `agents`, keeps at
+// once: operations it may have outstanding, times the block in whole pages (fills have a depth and block of their own).
+// At least 1 agent. What an agent checks at Prepare is the same figure.
+uint64_t BufferBytes(const Step& step, uint32_t agents);
+// A quarter of this machine's memory: an agent's bound unless --max-buffer-memory says otherwise.
+uint64_t DefaultBufferBound();
+// BUFFER_MEMORY for the first step whose share does not fit into `bound` with that many agents; steps that are skipped
+// need none.
+absl::Status CheckBuffers(const Plan& plan, uint32_t agents, uint64_t bound);
+
 // The plan for people: steps with estimated time and bytes, warnings. Overwrites are added by the caller.
 std::string FormatPlan(const Plan& plan);
 

@@ -167,43 +167,40 @@ std::string Wrapped(const std::string& text, size_t width, size_t indent) {
   return out;
 }
 
-std::string Terminal() {
-  constexpr size_t kLineWidth = 120;
-  constexpr size_t kMaxTakes = 28;
+// An option takes two lines: what it is and takes, and under that what it means. In columns beside each other the
+// meaning would be left too few of them.
+std::string Terminal(size_t width) {
+  constexpr size_t kUnder = 6;
   const std::vector<Group> groups = Groups();
   size_t name = 0;
-  size_t takes = 0;
-  size_t value = 0;
   for (const Group& group : groups) {
-    for (const Option& option : group.options) {
-      name = std::max(name, option.name.size());
-      if (option.takes.size() <= kMaxTakes) takes = std::max(takes, option.takes.size());
-      value = std::max(value, DefaultOf(option).size());
-    }
+    for (const Option& option : group.options) name = std::max(name, option.name.size());
   }
-  const size_t indent = 2 + name + 2 + takes + 2 + value + 2;
-  std::string out = "A campaign is one YAML file. Its options, with what they take, their default and their limits:\n";
+  std::string out = Wrapped(
+      "A campaign is one YAML file. Its options, with what they take, their default and their limits:", width, 0);
+  out += "\n";
   for (const Group& group : groups) {
-    out += fmt::format("\n{}: {}\n", group.path.empty() ? "campaign" : group.path, group.help);
+    const std::string path = group.path.empty() ? "campaign" : group.path;
+    out += "\n" + Wrapped(fmt::format("{}: {}", path, group.help), width - kUnder, kUnder) + "\n";
     for (const Option& option : group.options) {
+      const std::string given = DefaultOf(option);
+      const std::string head = given == "required" ? ", required" : given.empty() ? "" : ", default " + given;
+      out += fmt::format("  {:<{}}  {}\n", option.name, name, Wrapped(option.takes + head, width - name - 4, name + 4));
       const std::string limits = LimitsOf(option);
       const std::string text = option.rule.help() + (limits.empty() ? "" : fmt::format(" ({})", limits));
-      out += fmt::format("  {:<{}}  {:<{}}  ", option.name, name, option.takes, takes);
-      // A long list of choices pushes the rest of its line to the next one.
-      if (option.takes.size() > takes) out += "\n" + std::string(2 + name + 2 + takes + 2, ' ');
-      out += fmt::format("{:<{}}  {}\n", DefaultOf(option), value, Wrapped(text, kLineWidth - indent, indent));
+      out += std::string(kUnder, ' ') + Wrapped(text, width - kUnder, kUnder) + "\n";
     }
   }
-  out +=
-      "\nSizes: 4KiB, 140GB (K M G T alone are binary). Durations: 250us, 30s, 2h30m. Rates: 10k/s, 600/min.\n"
-      "Percent: 70%. Loads: 16T16Q, streams x queue depth. Passes: 1x. One value stands for a list of one.\n";
-  return out;
+  const std::string forms =
+      "Sizes: 4KiB, 140GB (K M G T alone are binary). Durations: 250us, 30s, 2h30m. Rates: 10k/s, 600/min. "
+      "Percent: 70%. Loads: 16T16Q, streams x queue depth. Passes: 1x. One value stands for a list of one.";
+  return out + "\n" + Wrapped(forms, width, 0) + "\n";
 }
 
 }  // namespace
 
-std::string CampaignHelp(bool markdown) {
-  return markdown ? Markdown() : Terminal();
+std::string CampaignHelp(bool markdown, size_t width) {
+  return markdown ? Markdown() : Terminal(std::max<size_t>(width, 60));
 }
 
 std::string CampaignHelpJson() {

@@ -83,6 +83,15 @@ std::string LoadedCampaign::Place(std::string_view field_path) const {
   return fmt::format("{}:{}:{}", file, at.line, at.column);
 }
 
+std::map<std::string, std::string> LoadedCampaign::TargetPlaces() const {
+  std::map<std::string, std::string> places;
+  for (const auto& [name, target] : message.targets()) {
+    const SourcePosition at = KeyAt("targets." + name);
+    places[name] = fmt::format("{}:{}:{}", file, at.line, at.column);
+  }
+  return places;
+}
+
 absl::StatusOr<LoadedCampaign> LoadCampaign(const std::string& path) {
   MUSTER_ASSIGN_OR_RETURN(const std::string text, ReadCampaignFile(path));
   return LoadCampaignText(path, text);

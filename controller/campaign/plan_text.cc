@@ -74,7 +74,7 @@ std::string FormatPlan(const Plan& plan) {
   double bytes = 0;
   size_t skipped = 0;
   std::vector<std::vector<std::string>> rows{
-      {"#", "step", "target", "initiators", "load", "set", "workload", "fill", "warm-up + window", "time"}};
+      {"#", "step", "target", "initiators", "load", "set", "workload", "buffers", "fill", "warm-up + window", "time"}};
   for (const Step& step : plan.steps) {
     const Workload& w = step.measure.workload;
     const bool skip = !step.skip_reason.empty();
@@ -82,7 +82,8 @@ std::string FormatPlan(const Plan& plan) {
     time = AddCapped(time, step.estimated);
     bytes += static_cast<double>(step.bytes_written_at_least);
     rows.push_back({fmt::format("{}", step.index + 1), step.name, step.target, fmt::format("{}", step.initiators),
-                    FormatLoad(w.load), SetText(w.size), WorkloadText(w), FillText(step),
+                    FormatLoad(w.load), SetText(w.size), WorkloadText(w), skip ? "-" : SetText(BufferBytes(step, 1)),
+                    FillText(step),
                     fmt::format("{} + {}", FormatDuration(step.measure.warmup_intervals * plan.interval),
                                 FormatDuration(step.measure.window_intervals * plan.interval)),
                     skip ? "skipped" : About(step.estimated)});
@@ -92,7 +93,7 @@ std::string FormatPlan(const Plan& plan) {
                   plan.steps.size() == 1 ? "" : "s", About(time), bytes > 0 ? FormatBytesHuman(bytes) : "nothing");
   out += fmt::format("seed {}, interval {}, operation timeout {}\n\n", plan.seed, FormatDuration(plan.interval),
                      FormatDuration(plan.op_timeout));
-  out += Table(rows, {true, false, false, true, false, true, false, false, true, true});
+  out += Table(rows, {true, false, false, true, false, true, false, true, false, true, true});
   if (skipped > 0) out += "\n";
   for (const Step& step : plan.steps) {
     if (!step.skip_reason.empty()) out += fmt::format("skipped: {}: {}\n", step.name, step.skip_reason);

@@ -63,7 +63,7 @@ void AttachPhase::OnMessage(RunContext& ctx, FleetAgent& agent, const AgentSays&
   }
   const absl::Status status = answer ? answer->status : refused->status;
   if (!status.ok()) {
-    Finish(EndCause::kError, AtPlace(status, "agent " + agent.id));
+    Finish(EndCause::kError, AtPlace(status, ctx.PlaceOf(step_, agent)));
     return;
   }
   part->stage = Stage::kDone;

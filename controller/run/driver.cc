@@ -139,6 +139,7 @@ RunOutcome Driver::Run() {
   RunMachineOptions machine;
   machine.run_id = options_.header.id;
   machine.deadlines = options_.deadlines;
+  machine.target_places = options_.target_places;
   machine.judge = [](const StepFigures& figures, Nanos op_timeout) { return Evaluate(figures, op_timeout); };
   std::vector<FleetAgent> agents;
   agents.reserve(members.size());

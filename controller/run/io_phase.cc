@@ -188,7 +188,7 @@ void IoPhase::OnPrepared(RunContext& ctx, Part& part, const PrepareDone& done) {
   }
   part.stage = Stage::kFailed;
   // While undoing, "stopped before it was prepared" is what was asked for.
-  if (state_ == State::kPreparing) Fail(ctx, AtPlace(done.status, "agent " + part.agent->id));
+  if (state_ == State::kPreparing) Fail(ctx, AtPlace(done.status, ctx.PlaceOf(step_, *part.agent)));
 }
 
 void IoPhase::OnStarted(RunContext& ctx, Part& part, const StartDone& done) {
@@ -213,7 +213,7 @@ void IoPhase::OnRefused(RunContext& ctx, Part& part, const Refused& refused) {
   }
   if (state_ == State::kPreparing || state_ == State::kStarting) {
     part.stage = Stage::kFailed;
-    Fail(ctx, AtPlace(refused.status, "agent " + part.agent->id));
+    Fail(ctx, AtPlace(refused.status, ctx.PlaceOf(step_, *part.agent)));
     return;
   }
   ctx.Complain(
@@ -256,7 +256,7 @@ absl::Status IoPhase::OnReport(RunContext& ctx, FleetAgent& agent, const AgentRe
     part->ended = ended;
     const bool undoing = state_ == State::kUndoing;
     part->stage = ended.status.ok() || undoing ? Stage::kEnded : Stage::kFailed;
-    if (!ended.status.ok() && !undoing) Fail(ctx, AtPlace(ended.status, "agent " + agent.id));
+    if (!ended.status.ok() && !undoing) Fail(ctx, AtPlace(ended.status, ctx.PlaceOf(step_, agent)));
   }
   Advance(ctx);
   return absl::OkStatus();

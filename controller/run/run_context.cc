@@ -28,6 +28,12 @@ const Target& RunContext::TargetOf(const muster::Step& step) const {
   return found == plan.targets.end() ? kNone : *found;
 }
 
+std::string RunContext::PlaceOf(const muster::Step& step, const FleetAgent& agent) const {
+  const auto found = options.target_places.find(step.target);
+  return fmt::format("{}target {}, agent {}{}{}", found == options.target_places.end() ? "" : found->second + " ",
+                     step.target, agent.id, agent.hostname.empty() ? "" : " on ", agent.hostname);
+}
+
 PhaseKey RunContext::Key(uint32_t step, PhaseKind phase, uint32_t attempt) const {
   return {.run = options.run_id, .step = step, .phase = phase, .attempt = attempt};
 }

@@ -37,6 +37,8 @@ class RunContext {
 
   FleetAgent* Find(const std::string& id);
   const Target& TargetOf(const muster::Step& step) const;
+  // "lab.yaml:4:3 target lun, agent local-1 on nas1": of what an agent says of a step's target.
+  std::string PlaceOf(const muster::Step& step, const FleetAgent& agent) const;
   PhaseKey Key(uint32_t step, PhaseKind phase, uint32_t attempt = 0) const;
 
   // Nothing is sent to an agent that is lost.
@@ -61,7 +63,7 @@ class RunContext {
   uint32_t complaints_ = 0;
 };
 
-// Drain, prepare and fill: op timeout + slack without progress (SYSTEM.md 1).
+// Drain, prepare and fill: op timeout + slack without progress.
 inline Nanos NoProgress(const RunContext& ctx) {
   return ctx.plan.op_timeout + ctx.options.deadlines.no_progress_slack;
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@
 // What a caller of a run gives and sees: options, progress, outcome.
 namespace muster {
 
-// Deadlines of SYSTEM.md 1, all settable. Where an agent keeps the same deadline itself, the controller waits the
+// Deadlines of a run, all settable. Where an agent keeps the same deadline itself, the controller waits the
 // slack longer: the agent's own answer carries the better error.
 struct RunDeadlines {
   Nanos attach = 60 * kSecond;
@@ -31,6 +32,8 @@ struct RunOptions {
   bool keep_raw = false;
   RunDeadlines deadlines;
   RunHeader header;  // id, campaign text ...
+  // Where the campaign names each target ("lab.yaml:4:3"), for what agents say of it; may lack any.
+  std::map<std::string, std::string> target_places;
 };
 
 struct FillProgress {

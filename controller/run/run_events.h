@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <variant>
@@ -113,7 +114,8 @@ struct RunMachineOptions {
   std::string run_id;
   RunDeadlines deadlines;
   Judge judge;
-  Nanos min_lead = 500 * kMillisecond;  // start instant = now + max(this, 4 x worst round trip)
+  std::map<std::string, std::string> target_places;  // as RunOptions
+  Nanos min_lead = 500 * kMillisecond;               // start instant = now + max(this, 4 x worst round trip)
   Nanos live_period = 200 * kMillisecond;
   uint32_t max_repeats = 3;  // of a barrier whose start was missed
 };

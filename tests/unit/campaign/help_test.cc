@@ -53,18 +53,21 @@ TEST_CASE("the Markdown table has a row for every option") {
 }
 
 TEST_CASE("the text for the terminal is aligned and not wider than it says") {
-  std::istringstream lines(CampaignHelp(false));
+  std::istringstream lines(CampaignHelp(false, 120));
   std::string line;
   size_t column = 0;
   while (std::getline(lines, line)) {
     INFO(line);
     CHECK(line.size() <= 120);
     CHECK((line.empty() || line.back() != ' '));
-    if (line.starts_with("  block ")) {
-      const size_t at = line.find("bytes an operation");
-      if (at != std::string::npos) column = at;
+    // What an option takes stands in one column, what it means under it.
+    if (const size_t at = line.find("size, default 4KiB"); line.starts_with("  block ") && at != std::string::npos) {
+      column = at;
     }
-    if (const size_t at = line.find("share of reads;"); at != std::string::npos) CHECK(at == column);
+    if (const size_t at = line.find("percent, default"); line.starts_with("  read ") && at != std::string::npos) {
+      CHECK(at == column);
+    }
+    if (const size_t at = line.find("share of reads;"); at != std::string::npos) CHECK(at == 6);
   }
   CHECK(column > 0);
   ForEachOption(*v1::Campaign::descriptor(), "", [&](const std::string& path, const FieldDescriptor& field) {
@@ -74,6 +77,33 @@ TEST_CASE("the text for the terminal is aligned and not wider than it says") {
     REQUIRE(group != std::string::npos);
     CHECK(help.find("\n  " + field.name() + " ", group) != std::string::npos);
   });
+}
+
+TEST_CASE("the text keeps to the width it is given, down to 60") {
+  size_t before = SIZE_MAX;
+  for (const size_t width : {1, 60, 80, 100, 119}) {
+    const std::string help = CampaignHelp(false, width);
+    std::istringstream lines(help);
+    std::string line, words;
+    size_t count = 0, widest = 0;
+    while (std::getline(lines, line)) {
+      ++count;
+      INFO(line);
+      CHECK((line.empty() || line.back() != ' '));
+      // A word that is longer than the line has one of its own: lists of choices.
+      const size_t first = line.find_first_not_of(' ');
+      if (first != std::string::npos && line.find(' ', first) != std::string::npos) {
+        CHECK(line.size() <= std::max<size_t>(width, 60));
+      }
+      widest = std::max(widest, line.size());
+      for (const char c : line) words += c == ' ' ? "" : std::string(1, c);
+    }
+    CHECK(widest > std::max<size_t>(width, 60) - 15);
+    CHECK(count <= before);
+    before = count;
+    CHECK(words.find("openloop:operationsasecond(1/minto100M/s)") != std::string::npos);
+    CHECK(help.find("\n  block ") != std::string::npos);
+  }
 }
 
 TEST_CASE("the JSON form parses and says the same") {

@@ -56,6 +56,33 @@ TEST_CASE("a whole plan as people read it") {
   CHECK(FormatPlan(*plan) == ReadFile(dir + "golden_plan.txt"));
 }
 
+TEST_CASE("buffers are what an agent will ask for at Prepare") {
+  muster::Step step;
+  step.initiators = 5;
+  step.measure.workload.block = 5000;  // two pages
+  step.measure.workload.load = {.streams = 3, .depth = 4};
+  CHECK(BufferBytes(step, 1) == 5 * 12 * 8192);
+  CHECK(BufferBytes(step, 2) == 3 * 12 * 8192);  // the larger share
+  CHECK(BufferBytes(step, 64) == 12 * 8192);
+  step.measure.workload.pacing = Pacing::kPoisson;
+  step.measure.workload.max_outstanding = 100;
+  CHECK(BufferBytes(step, 1) == 5 * 100 * 8192);
+  step.fill_passes = 1;
+  step.fill.block = 16 << 20;
+  CHECK(BufferBytes(step, 1) == 8 * (16 << 20));
+  step.initiators = 4096;
+  step.measure.workload = {.block = 64 << 20, .load = {.streams = 65'535, .depth = 65'535}};
+  CHECK(BufferBytes(step, 1) == UINT64_MAX);
+  Plan plan{.steps = {step}};
+  plan.steps[0].name = "wide";
+  const ErrorInfo error = GetErrorInfo(CheckBuffers(plan, 1, uint64_t{1} << 32));
+  CHECK(error.code == "BUFFER_MEMORY");
+  CHECK(error.place == "step wide");
+  plan.steps[0].skip_reason = "too small";
+  CHECK(CheckBuffers(plan, 1, uint64_t{1} << 32).ok());
+  CHECK(DefaultBufferBound() > 1 << 20);
+}
+
 TEST_CASE("sweeps go in the order of the file, the first list slowest") {
   const Plan plan =
       PlanOf(kTargets + Step("db", "cal", "size: 1GiB", "sweep: {load: [1T1Q, 2T4Q], initiators: [2, 1]}") +

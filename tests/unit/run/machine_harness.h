@@ -45,12 +45,14 @@ class Harness {
     plan.op_timeout = 10 * kSecond;
     for (int i = 0; i < agents; ++i) {
       agents_.push_back({.id = std::string(1, static_cast<char>('a' + i)),
-                         .host_id = hosts.empty() ? "h" : hosts[static_cast<size_t>(i)]});
+                         .host_id = hosts.empty() ? "h" : hosts[static_cast<size_t>(i)],
+                         .hostname = "nas1"});
     }
   }
   void Begin() {
     RunMachineOptions options;
     options.run_id = "r";
+    options.target_places = {{"t", "lab.yaml:4:3"}};
     options.judge = [](const StepFigures&, Nanos) { return std::vector<Check>{}; };
     machine_ = std::make_unique<RunMachine>(plan, options, agents_);
     Feed(Tick{});

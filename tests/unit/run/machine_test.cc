@@ -326,6 +326,22 @@ TEST_CASE("what a phase that never began did not measure is not judged") {
   CHECK(h.results[0].checks.empty());
 }
 
+TEST_CASE("what an agent says of a target names the place in the campaign, target, agent and host") {
+  const char* place = "lab.yaml:4:3 target t, agent a on nas1";
+  Harness refused(1);
+  refused.plan.steps = {OneStep(0, 1)};
+  refused.Begin();
+  const PhaseKey attach = refused.Key(PhaseKind::kAttach);
+  refused.Says("a", AttachDone{.key = attach, .status = AtPlace(Oops("TARGET_MOUNTED"), "/dev/sdb")});
+  CHECK(GetErrorInfo(refused.machine().error()).place == std::string(place) + ": /dev/sdb");
+  Harness unprepared(1);
+  unprepared.plan.steps = {OneStep(0, 1)};
+  unprepared.Begin();
+  unprepared.Attached("a");
+  unprepared.Says("a", PrepareDone{.key = unprepared.Key(PhaseKind::kMeasure), .status = Oops("SYS_EIO")});
+  CHECK_THAT(GetErrorInfo(unprepared.machine().error()).place, Catch::StartsWith(place));
+}
+
 TEST_CASE("an agent that carries nothing in this step may be lost without harm to it; the run ends after it") {
   Harness h(2);
   h.plan.steps = {OneStep(0, 1), OneStep(1, 1)};
