@@ -18,6 +18,7 @@
 #include "common/base/status.h"
 #include "common/base/thread.h"
 #include "common/base/units.h"
+#include "common/cli/usage.h"
 #include "common/wire/version.h"
 
 namespace muster::agent {
@@ -40,7 +41,6 @@ struct Flags {
   int exit_with_fd = -1;
   bool once = false;
   std::string log_level = "info";
-  bool version = false;
   std::string test_api;
 };
 
@@ -78,7 +78,9 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--log-level", flags.log_level, "What to log to stderr")
       ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
-  app.add_flag("--version", flags.version, "Print version, build and API range");
+  app.set_version_flag(
+      "--version", [] { return fmt::format("muster-agent {} (API {}..{})", BuildString(), kApiMin, kApiMax); },
+      "Print version, build and API range");
   app.add_option("--report-bound", flags.report_bound,
                  "Bytes of one initiator's part of an interval report; beyond it histograms come once a window")
       ->group("");
@@ -177,11 +179,10 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsage;
-  }
-  if (flags.version) {
-    fmt::print("muster-agent {} API {}..{}\n", BuildString(), kApiMin, kApiMax);
-    return 0;
+    // Help and version are told by the parser; the rest is an error of ours.
+    if (error.get_exit_code() == 0) return app.exit(error);
+    fmt::print(stderr, "muster-agent: {}\n", FormatError(UsageError(app, error)));
+    return kUsage;
   }
   ExitWatch::BlockSignals();
   const HostFacts host = ReadHostFacts();

@@ -3,12 +3,16 @@
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
+#include <sstream>
 
 #include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "common/cli/usage.h"
 #include "controller/cli/output.h"
+#include "controller/cli/session.h"
 #include "controller/cli/verbs.h"
 
 namespace {
@@ -32,7 +36,6 @@ void CatchSignals() {
     sigaction(number, nullptr, &inherited);
     if (inherited.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
   }
-  signal(SIGPIPE, SIG_IGN);
 }
 
 // What the parser says of a record it cannot read is said by a typed error, with file and place: its own lines are for
@@ -77,7 +80,26 @@ muster::CommandNode TreeOf(const CLI::App& app) {
 
 namespace {
 
-int RunMain(int argc, char** argv) {
+// What of lost output decides the exit code.
+enum class Verb {
+  kReads,  // prints what can be had again: a reader that closes early has what it wanted
+  kRuns,   // prints the result of a run: what is missing of it is told
+};
+
+// Help and version go through the same output as everything else.
+int ParseEnded(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  if (dynamic_cast<const CLI::CallForVersion*>(&error) != nullptr) return muster::VersionVerb(false);
+  if (error.get_exit_code() == 0) {
+    std::ostringstream text, none;
+    app.exit(error, text, none);
+    muster::PutOut(text.str());
+    return muster::kExitOk;
+  }
+  const bool json = std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; });
+  return muster::Fail(muster::UsageError(app, error), json, muster::kExitUsage);
+}
+
+int RunMain(int argc, char** argv, Verb& verb) {
   CLI::App app{"Distributed storage load generator: one number for the whole fleet, and the evidence beside it.",
                "muster"};
   app.require_subcommand(1);
@@ -95,6 +117,7 @@ int RunMain(int argc, char** argv) {
   app.add_option("--log-level", log_level, "Least severe log line shown: debug, info, warn or error")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->type_name("LEVEL");
+  app.set_version_flag("--version", "", "Print what `muster version` prints");
   app.fallthrough();
 
   muster::RunVerbOptions run;
@@ -176,6 +199,8 @@ int RunMain(int argc, char** argv) {
   export_app->add_option("-o,--output", results.output, "File to write (default: stdout)")->type_name("PATH");
   export_app->add_flag("--intervals", results.intervals,
                        "csv: one row an interval instead of one a step, group and kind");
+  export_app->add_flag("--histograms", results.histograms,
+                       "json: counters of every histogram spelled out, of every interval too (large)");
 
   CLI::App* help_app = app.add_subcommand("help", "Help on a topic");
   help_app->require_subcommand(1);
@@ -199,14 +224,14 @@ int RunMain(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? muster::kExitOk : muster::kExitUsage;
+    return ParseEnded(app, error, argc, argv);
   }
 
   muster::InitLogging("muster", LevelOf(log_level));
   google::protobuf::SetLogHandler(LogProtobuf);
   CatchSignals();
   if (run_app->parsed()) {
+    verb = Verb::kRuns;
     auto parsed = muster::ParseDuration(lease);
     if (!parsed.ok() || *parsed < muster::kSecond) {
       muster::Err("muster: --lease: {}\n",
@@ -241,8 +266,14 @@ int RunMain(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int code = RunMain(argc, argv);
-  if (muster::FlushOut()) return code;
+  signal(SIGPIPE, SIG_IGN);  // a reader that closes is seen by the write
+  Verb verb = Verb::kReads;
+  const int code = RunMain(argc, argv, verb);
+  const muster::OutState out = muster::FlushOut();
+  if (out == muster::OutState::kWhole) return code;
+  const bool reader_gone = out == muster::OutState::kReaderGone;
+  if (reader_gone && verb == Verb::kReads) return code;
   muster::PutErr("muster: standard output could not be written, results are missing from it [OUTPUT_FAILED]\n");
-  return code == muster::kExitOk ? muster::kExitInfrastructure : code;
+  // The run file holds what the reader of a pipe did not want: that is no failure of the run.
+  return code == muster::kExitOk && !reader_gone ? muster::kExitInfrastructure : code;
 }

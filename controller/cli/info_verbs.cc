@@ -11,7 +11,7 @@
 namespace muster {
 
 int HelpCampaignVerb(bool json, bool markdown) {
-  Out("{}\n", json ? CampaignHelpJson() : CampaignHelp(markdown));
+  Out("{}\n", json ? CampaignHelpJson() : CampaignHelp(markdown, OutWidth(60, 120, 100)));
   return kExitOk;
 }
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
+#include "controller/campaign/campaign.h"
 
 namespace muster {
 namespace {
@@ -107,6 +108,7 @@ std::string JsonPlan(const Plan& plan, const std::vector<TargetView>& views) {
     json["writes"] = step.writes;
     json["estimated_ns"] = step.estimated;
     json["bytes_written_at_least"] = step.bytes_written_at_least;
+    json["buffer_bytes"] = step.skip_reason.empty() ? BufferBytes(step, 1) : 0;  // if one agent carries all of it
     json["skip_reason"] = step.skip_reason;
     Json objects = Json::array();
     for (const auto& object : step.objects) objects.push_back({{"name", object.name}, {"size", object.size}});

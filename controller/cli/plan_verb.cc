@@ -38,7 +38,10 @@ void PrintViews(const std::vector<TargetView>& views) {
 int PlanVerb(const PlanVerbOptions& options, const std::atomic<int>& cancel) {
   auto campaign = ReadAndCompile(options.campaign);
   if (!campaign.ok()) return Fail(campaign.status(), options.json, kExitUsage);
-  const Plan& plan = campaign->plan;
+  Plan& plan = campaign->plan;
+  if (const absl::Status fits = CheckBuffers(plan, 1, DefaultBufferBound()); !fits.ok()) {
+    plan.warnings.push_back(FormatError(fits));
+  }
   std::vector<TargetView> views;
   absl::Status inspected;
   if (options.inspect) {
@@ -47,6 +50,7 @@ int PlanVerb(const PlanVerbOptions& options, const std::atomic<int>& cancel) {
       auto found = (*session)->server->Inspect(plan, 60 * kSecond);
       if (found.ok()) {
         views = *std::move(found);
+        PlaceRefusals(campaign->loaded, views);
       } else {
         inspected = found.status();
       }

@@ -1,9 +1,4 @@
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
-
-#include <cstdio>
-#include <iostream>
 
 #include "common/base/status.h"
 #include "controller/cli/output.h"
@@ -23,20 +18,26 @@ int ExitCodeOf(const absl::Status& error) {
   return absl::IsNotFound(error) || absl::IsInvalidArgument(error) ? kExitUsage : kExitInfrastructure;
 }
 
-absl::StatusOr<std::unique_ptr<RunReader>> OpenRun(const ResultsOptions& options) {
-  MUSTER_ASSIGN_OR_RETURN(std::string path, ResolveRun(RunsDir(options), options.run));
-  return RunReader::Open(path);
+// The directory of one's own is made by the first run: until then it holds none.
+absl::Status CheckDir(const ResultsOptions& options) {
+  absl::Status status = CheckRunsDir(RunsDir(options));
+  return options.runs_dir.empty() && absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
-size_t TerminalWidth() {
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 40) return size.ws_col;
-  return 100;
+absl::StatusOr<std::unique_ptr<RunReader>> OpenRun(const ResultsOptions& options) {
+  const auto path = ResolveRun(RunsDir(options), options.run);
+  if (!path.ok()) {
+    // Where runs were looked for in vain says more than that there are none.
+    MUSTER_RETURN_IF_ERROR(CheckDir(options));
+    return path.status();
+  }
+  return RunReader::Open(*path);
 }
 
 }  // namespace
 
 int ResultsListVerb(const ResultsOptions& options) {
+  if (const absl::Status dir = CheckDir(options); !dir.ok()) return Fail(dir, options.json, ExitCodeOf(dir));
   const auto runs = ListRuns(RunsDir(options));
   if (options.ids_only) {
     for (const RunSummary& run : runs) Out("{}\n", run.id);
@@ -51,7 +52,7 @@ int ResultsShowVerb(const ResultsOptions& options) {
   if (!reader.ok()) return Fail(reader.status(), options.json, ExitCodeOf(reader.status()));
   DetailOptions detail;
   detail.step = options.step;
-  detail.width = TerminalWidth();
+  detail.width = OutWidth(60, 1000, 100);
   auto text = options.json ? RunJson(**reader) : FormatResults(**reader, detail);
   if (!text.ok()) return Fail(text.status(), options.json, ExitCodeOf(text.status()));
   Out("{}", *text);
@@ -68,15 +69,24 @@ int ResultsExportVerb(const ResultsOptions& options) {
                            .next = "Give --format csv; json and hlog always hold the intervals."}),
                 false, kExitUsage);
   }
-  auto format = ParseExportFormat(rows ? "csv-intervals" : options.format);
+  if (options.histograms && options.format != "json") {
+    return Fail(MakeError(absl::StatusCode::kInvalidArgument,
+                          {.code = "CONTRADICTION",
+                           .place = "--histograms",
+                           .message = "only json has a form with every histogram spelled out",
+                           .next = "Give --format json; hlog always holds those of the intervals, csv none."}),
+                false, kExitUsage);
+  }
+  auto format = ParseExportFormat(rows ? "csv-intervals" : options.histograms ? "json-histograms" : options.format);
   if (!format.ok()) return Fail(format.status(), false, kExitUsage);
   auto reader = OpenRun(options);
   if (!reader.ok()) return Fail(reader.status(), false, ExitCodeOf(reader.status()));
   absl::Status status;
   if (options.output.empty()) {
-    status = Export(**reader, *format, std::cout);
-    std::cout.flush();
-    if (status.ok() && !std::cout) {
+    status = Export(**reader, *format, OutStream());
+    // Whoever reads no further has what it wanted: no error, whatever the writer has to say of it.
+    if (FlushOut() == OutState::kReaderGone) return kExitOk;
+    if (status.ok() && !OutStream()) {
       status = MakeError(absl::StatusCode::kInternal,
                          {.code = "EXPORT_FAILED", .place = "standard output", .message = "could not be written"});
     }

@@ -45,6 +45,10 @@ int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel) {
   if (!campaign.ok()) return Fail(campaign.status(), options.json, kExitUsage);
   const Plan& plan = campaign->plan;
   const SteadyClock& clock = SteadyClock::Get();
+  // The local agents have this machine's memory and no other bound: what cannot be prepared is not begun.
+  if (const absl::Status fits = CheckBuffers(plan, options.local, DefaultBufferBound()); !fits.ok()) {
+    return Fail(fits, options.json, kExitUsage);
+  }
 
   RunOptions run;
   run.runs_dir = options.runs_dir.empty() ? DefaultRunsDir() : options.runs_dir;
@@ -54,6 +58,7 @@ int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel) {
   run.header.campaign_name = plan.name;
   run.header.campaign_text = campaign->loaded.text;
   run.header.build = std::string(BuildString());
+  run.target_places = campaign->loaded.TargetPlaces();
 
   RunOutcome outcome;
   {

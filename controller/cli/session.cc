@@ -64,6 +64,16 @@ int Fail(const absl::Status& error, bool json, int exit_code) {
   return exit_code;
 }
 
+void PlaceRefusals(const LoadedCampaign& campaign, std::vector<TargetView>& views) {
+  const auto places = campaign.TargetPlaces();
+  for (TargetView& view : views) {
+    const auto place = places.find(view.target);
+    if (view.refusal.ok() || place == places.end()) continue;
+    view.refusal = AtPlace(
+        view.refusal, fmt::format("{} target {}, agent {} on {}", place->second, view.target, view.agent, view.host));
+  }
+}
+
 absl::StatusOr<ReadCampaign> ReadAndCompile(const std::string& path) {
   ReadCampaign out;
   MUSTER_ASSIGN_OR_RETURN(out.loaded, LoadCampaign(path));

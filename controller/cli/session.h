@@ -26,6 +26,9 @@ absl::StatusOr<std::unique_ptr<LocalSession>> StartLocalSession(const Plan& plan
 // Prints a typed error on stderr (or as JSON on stdout) and returns `exit_code`.
 int Fail(const absl::Status& error, bool json, int exit_code);
 
+// Refusals of the campaign's targets get the place where it names them, with target, agent and host.
+void PlaceRefusals(const LoadedCampaign& campaign, std::vector<TargetView>& views);
+
 // Reads and compiles; on failure prints and sets `exit_code`.
 struct ReadCampaign {
   LoadedCampaign loaded;

@@ -54,6 +54,7 @@ struct ResultsOptions {
   std::string format = "json";  // export: json, csv, hlog
   std::string output;           // export: file; empty: stdout
   bool intervals = false;       // export csv: one row an interval
+  bool histograms = false;      // export json: every histogram with its counters
   bool ids_only = false;        // list
   std::string step;             // show: only this step
   bool json = false;

@@ -148,8 +148,10 @@ def test_device_with_a_file_system_is_never_touched(place):
             campaign = block_campaign(place, device, extra)
             planned = muster("plan", campaign)
             assert planned.code == 1 and "REFUSED" in planned.out, planned
+            assert f"{campaign}:3:11 target d, agent local-1 on " in planned.out, planned
             done = run(place, campaign)
             assert done.code == 3 and "TARGET_" in done.result()["error"]["code"], done
+            assert done.result()["error"]["place"].startswith(f"{campaign}:3:11 target d, agent local-1 on "), done
             assert device in done.result()["error"]["place"] + done.result()["error"]["message"]
         assert file_hash(image) == before, "a refused device was written"
         allowed = block_campaign(place, device, f", overwrite: {{id: {image}, size: 256MiB}}")
@@ -239,6 +241,34 @@ def test_lost_output_never_ends_a_run(place):
                  ("help", "campaign")):
         done = subprocess.run(["bash", "-c", '"$@" >/dev/full', "bash", MUSTER, *verb], capture_output=True, text=True, timeout=60)
         assert done.returncode == 3 and "OUTPUT_FAILED" in done.stderr, (verb, done)
+
+
+def test_a_reader_that_closes_early_is_no_error(place):
+    campaign = place.campaign(QUICK)
+    assert run(place, campaign).code == 0
+
+    def closed(*words):
+        """Runs with a stdout that nobody reads any more."""
+        read, write = os.pipe()
+        os.close(read)
+        try:
+            return subprocess.run([MUSTER, *words], stdout=write, stderr=subprocess.PIPE, text=True, timeout=60)
+        finally:
+            os.close(write)
+
+    results = ("results", "--runs", place.runs)
+    for words in ((*results, "show"), (*results, "list"), (*results, "export", "--format", "json"), (*results, "show", "--json"),
+                  (*results, "export", "--format", "csv"), ("plan", "--no-inspect", campaign), ("help", "campaign"), ("version",),
+                  ("--help",), ("run", "--help"), ("--version",), ("completion", "bash")):
+        done = closed(*words)
+        assert done.returncode == 0 and done.stderr == "", (words, done)
+    failing = closed(*results, "show", "20000101")
+    assert failing.returncode == 2 and "RUN_UNKNOWN" in failing.stderr, failing
+    # The result of a run decides, and that its text was lost is told.
+    done = closed("run", campaign, "--runs", place.runs)
+    assert done.returncode == 0 and "OUTPUT_FAILED" in done.stderr, done
+    bad = closed("run", place.campaign((NULL % "1s").replace("{mean: 1ms}", "{mean: 1ms}, errors: 1%")), "--runs", place.runs)
+    assert bad.returncode == 1 and "OUTPUT_FAILED" in bad.stderr, bad
 
 
 def test_hangup_is_ignored_under_nohup(place):

@@ -1,9 +1,15 @@
 """Whole runs: figures, sums, files, exports."""
 import csv
+import fcntl
 import io
+import json
 import os
+import pty
+import struct
+import subprocess
+import termios
 
-from harness import MUSTER, check_run, loop_device, main, muster, near, run
+from harness import AGENT, MUSTER, check_run, loop_device, main, muster, near, run
 
 FILES = """
 name: files
@@ -131,6 +137,10 @@ steps:
     assert done.code == 1, done
     step = done.steps()[0]
     assert step["outcome"] == "INVALID"
+    plain = muster("run", os.path.join(place.path, "campaign.yaml"), "--runs", place.runs)
+    counts = [int(line.split(" failed so far")[0].split()[-1]) for line in plain.err.splitlines() if "failed so far" in line]
+    assert counts and counts == sorted(counts), plain.err
+    assert len(counts) == sum(": interval " in line for line in plain.err.splitlines()), plain.err
     check = next(c for c in step["checks"] if c["name"] == "errors")
     assert check["outcome"] == "fail", check
     assert sum(e["count"] for e in step["errors"]) > 0
@@ -198,7 +208,17 @@ def test_exports_and_results(place):
     assert hlog.out.startswith("#") and "HIST" in hlog.out, hlog.out[:300]
     target = os.path.join(place.path, "out.json")
     assert muster(*results, "export", "last", "--format", "json", "-o", target).code == 0
-    assert os.path.getsize(target) > 1000
+    whole = muster(*results, "export", "last", "--format", "json", "--histograms")
+    little, everything = json.load(open(target, encoding="utf-8")), json.loads(whole.out)
+    assert os.path.getsize(target) * 3 < len(whole.out), (os.path.getsize(target), len(whole.out))
+    for step, full in zip(little["steps"], everything["steps"]):
+        assert len(step["intervals"]) == len(full["intervals"]) > 0
+        response = fleet(step)["response"]
+        assert response["histogram"].startswith("HISTFAAA") and "counters" not in response, response
+        assert {**fleet(full)["response"], "counters": 0} == {**{k: v for k, v in response.items() if k != "histogram"}, "counters": 0}
+        assert "counters" in full["intervals"][0]["kinds"][0]["response"]
+        assert "histogram" not in step["intervals"][0]["kinds"][0]["response"]
+    assert "CONTRADICTION" in muster(*results, "export", "last", "--format", "csv", "--histograms").err
     copy = os.path.join(place.path, "copied.db")
     check_run("cp", done.result()["path"], copy)
     assert muster("results", "show", copy).code == 0, "a copied file is the run"
@@ -221,8 +241,82 @@ def test_completion_and_help(place):
     words = check_run("bash", "-c", f"PATH=$PATH:{os.path.dirname(MUSTER)}; source {script}; COMP_WORDS=(muster results ''); COMP_CWORD=2; _muster; echo ${{COMPREPLY[*]}}")
     assert {"list", "show", "export"} <= set(words.split()), words
     assert "flush_every" in muster("help", "campaign").out
-    assert muster("--help").code == 0 and muster("nonsense").code == 2
+    assert muster("--help").code == 0
     assert muster("version", "--json").events()[0]["api_min"] == 2
+
+
+def test_wrong_usage_is_a_typed_error(place):
+    for words, code, hint in ((("nonsense",), "UNKNOWN_COMMAND", "run, plan"), (("rnu",), "UNKNOWN_COMMAND", '"run"'),
+                              (("results", "shwo"), "UNKNOWN_COMMAND", '"show"'), ((), "MISSING_COMMAND", "results"),
+                              (("run", "--locla", "3", "x.yaml"), "UNKNOWN_OPTION", "--local"),
+                              (("run",), "MISSING_ARGUMENT", "campaign"), (("run", "a", "--local", "99"), "USAGE", "--local")):
+        done = muster(*words)
+        assert done.code == 2 and f"[{code}]" in done.err and hint in done.err and not done.out, (words, done)
+        assert done.err.startswith("muster: ") and len(done.err.splitlines()) == 1, done
+    told = muster("run", "--json", "--locla").events()
+    assert [e["error"]["code"] for e in told] == ["UNKNOWN_OPTION"], told
+    wrong = subprocess.run([AGENT, "--controler", "unix:/x"], capture_output=True, text=True, timeout=30)
+    assert wrong.returncode == 2 and "UNKNOWN_OPTION" in wrong.stderr and "--controller" in wrong.stderr, wrong
+
+
+def test_version_is_told_in_both_ways_by_both_programs(place):
+    version = muster("version")
+    assert version.code == 0 and version.out.startswith("muster ") and muster("--version").out == version.out, version
+    agent = subprocess.run([AGENT, "--version"], capture_output=True, text=True, timeout=30)
+    assert agent.returncode == 0 and agent.stdout == version.out.replace("muster ", "muster-agent "), agent
+
+
+def test_help_takes_the_width_of_the_terminal(place):
+    def lines_at(width):
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+        process = subprocess.Popen([MUSTER, "help", "campaign"], stdout=theirs)
+        os.close(theirs)
+        text = b""
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # EIO: the other end is closed
+                piece = b""
+            if not piece:
+                break
+            text += piece
+        os.close(ours)
+        assert process.wait(30) == 0
+        return text.decode().splitlines()
+    widest = [max(len(line) for line in lines_at(width) if line.strip().count(" ")) for width in (20, 80, 110, 400)]
+    piped = max(len(line) for line in muster("help", "campaign").out.splitlines())
+    assert 45 < widest[0] <= 60 < widest[1] <= 80 < widest[2] <= 110 < widest[3] <= 120 and 80 < piped <= 100, (widest, piped)
+
+
+def test_a_runs_directory_that_is_not_there_is_said(place):
+    absent = os.path.join(place.path, "absent")
+    for verb in (("list",), ("list", "--json"), ("show", "last"), ("export", "last")):
+        done = muster("results", "--runs", absent, *verb)
+        assert done.code == 2 and "RUNS_DIR_MISSING" in done.err and absent in done.err, (verb, done)
+    os.mkdir(absent)
+    assert muster("results", "--runs", absent, "list").code == 0
+    fresh = {**os.environ, "XDG_DATA_HOME": os.path.join(place.path, "fresh")}
+    assert muster("results", "list", env=fresh).code == 0, "before the first run there are none"
+    assert "RUN_UNKNOWN" in muster("results", "show", env=fresh).err
+
+
+def test_a_plan_says_what_buffers_it_needs_and_a_run_that_cannot_have_them_is_not_begun(place):
+    text = """
+name: wide
+targets: {t: {null: {}}}
+initiators: {count: 2}
+steps: [{name: one, target: t, workload: {size: 1TiB, block: %s}, load: %s, measure: {warmup: 1s, window: 1s}}]
+"""
+    small = place.campaign(text % ("64KiB", "4T4Q"))
+    planned = muster("plan", "--no-inspect", small)
+    assert planned.code == 0 and "buffers" in planned.out and " 2MiB " in planned.out and "BUFFER_MEMORY" not in planned.out, planned
+    assert muster("plan", "--no-inspect", "--json", small).events()[0]["steps"][0]["buffer_bytes"] == 2 << 20
+    large = place.campaign(text % ("64MiB", "64T1024Q"))
+    planned = muster("plan", "--no-inspect", large)
+    assert planned.code == 0 and "warning: step one" in planned.out and "BUFFER_MEMORY" in planned.out, planned
+    done = muster("run", large, "--runs", place.runs)
+    assert done.code == 2 and "BUFFER_MEMORY" in done.err and not os.path.exists(place.runs), done
 
 
 if __name__ == "__main__":
