@@ -52,7 +52,7 @@ int ResultsShowVerb(const ResultsOptions& options) {
   if (!reader.ok()) return Fail(reader.status(), options.json, ExitCodeOf(reader.status()));
   DetailOptions detail;
   detail.step = options.step;
-  detail.width = OutWidth(60, 1000, 100);
+  detail.width = OutWidth(40, 1000, 100);
   auto text = options.json ? RunJson(**reader) : FormatResults(**reader, detail);
   if (!text.ok()) return Fail(text.status(), options.json, ExitCodeOf(text.status()));
   Out("{}", *text);
