@@ -77,7 +77,7 @@ class Nobody:
 def test_nobody_listens(place):
     refusal(place, disk(Nobody), "ISCSI_CONNECT", Nobody.portal, f"{IQN}:disk")
     Nobody.portal = "no-such-host.invalid"
-    refusal(place, disk(Nobody), "ISCSI_CONNECT", "no-such-host.invalid", f"{IQN}:disk")
+    refusal(place, disk(Nobody), "ISCSI_RESOLVE", "no-such-host.invalid", f"{IQN}:disk")
 
 
 class Anywhere:

@@ -15,6 +15,7 @@
 #include <list>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace muster::test {
@@ -60,6 +61,17 @@ size_t PduBytes(const std::string& bytes, bool digest) {
   const uint8_t opcode = Opcode(bytes);
   const size_t extra = digest && opcode != 0x03 && opcode != 0x23 ? 4 : 0;
   return kHeader + size_t{static_cast<uint8_t>(bytes[4])} * 4 + extra + (DataBytes(bytes) + 3) / 4 * 4;
+}
+
+// Makes a login response one that the target moved temporarily.
+void Redirect(const std::string& address, std::string& response) {
+  const std::string key = "TargetAddress=" + address + '\0';
+  response.resize(kHeader);
+  response[4] = response[5] = response[6] = 0;
+  response[7] = static_cast<char>(key.size());
+  response[36] = response[37] = 1;
+  response += key;
+  response.resize((response.size() + 3) / 4 * 4, '\0');
 }
 
 void SetUp(int fd) {
@@ -122,6 +134,10 @@ void IscsiProxy::FlipNextRequest() {
 void IscsiProxy::AnswerNext(uint32_t count, uint8_t status) {
   status_ = status;
   replace_ = count;
+}
+void IscsiProxy::RedirectNext(const std::string& address) {
+  const std::lock_guard lock(mutex_);
+  redirect_ = address;
 }
 void IscsiProxy::Reset() {
   reset_ = true;
@@ -198,7 +214,11 @@ void IscsiProxy::Run() {
             --replace_;
             pdu.bytes[3] = static_cast<char>(status_.load());
           }
-          d->queued += size;
+          if (down && opcode == 0x23) {
+            const std::lock_guard lock(mutex_);
+            if (!redirect_.empty()) Redirect(std::exchange(redirect_, {}), pdu.bytes);
+          }
+          d->queued += pdu.bytes.size();
           d->queue.push_back(std::move(pdu));
         }
         while (!d->queue.empty() && !d->blocked && d->queue.front().due <= clock.Now()) {

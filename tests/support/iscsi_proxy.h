@@ -1,6 +1,8 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <mutex>
+#include <string>
 #include <thread>
 
 #include "common/base/clock.h"
@@ -29,6 +31,8 @@ class IscsiProxy {
   void FlipNextRequest();
   // The status of the next `count` SCSI responses (of commands without read data) is replaced: the command was done.
   void AnswerNext(uint32_t count, uint8_t status);
+  // The next login is answered with a redirect (RFC 7143 11.13.5, 13.8) to `address`, a host or host:port.
+  void RedirectNext(const std::string& address);
   // Both sides of every connection get a reset.
   void Reset();
   uint32_t accepted() const { return accepted_; }
@@ -49,6 +53,8 @@ class IscsiProxy {
   std::atomic<uint64_t> transfers_{0};
   std::atomic<uint8_t> status_{0};
   std::atomic<uint32_t> replace_{0}, credits_{0}, held_{0}, accepted_{0};
+  std::mutex mutex_;
+  std::string redirect_;  // under mutex_
   std::thread thread_;
 };
 

@@ -7,6 +7,8 @@
 
 namespace muster {
 
+class IscsiResolver;
+
 enum class IscsiTransport : uint8_t { kTcp, kIser };
 enum class IscsiHeaderDigest : uint8_t { kNone, kCrc32c };
 
@@ -15,7 +17,8 @@ enum class IscsiHeaderDigest : uint8_t { kNone, kCrc32c };
 struct IscsiConnectionSpec {
   std::string host;      // portal: an address, or a name that is resolved once, at Open ("10.0.0.5", "::1", "nas1")
   uint16_t port = 3260;  // portal
-  std::string target;    // IQN, EUI or NAA name of the target
+  IscsiResolver* resolver = nullptr;  // of names, of the portal and of redirects; null: the system's
+  std::string target;                 // IQN, EUI or NAA name of the target
   std::string initiator;
   // Sessions of one initiator to one target differ in it. Same initiator, qualifier and portal group is session
   // reinstatement (RFC 7143 6.3.5): the target ends the older one.

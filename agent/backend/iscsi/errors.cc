@@ -28,6 +28,18 @@ absl::Status ConnectError(const IscsiConnectionSpec& spec, const std::string& wh
                     "Check address and port, that the target's service runs, and that no firewall is in between."});
 }
 
+absl::Status ResolveError(const IscsiConnectionSpec& spec, const std::string& host, const std::string& why) {
+  return MakeError(absl::StatusCode::kUnavailable,
+                   {"ISCSI_RESOLVE", PlaceOf(spec), fmt::format("no address for the name {}: {}", host, why),
+                    "Check the name with `getent hosts`, or give an address."});
+}
+
+absl::Status ResolveTimeout(const IscsiConnectionSpec& spec, const std::string& host, Nanos patience) {
+  return ResolveError(
+      spec, host,
+      fmt::format("the name servers did not answer within {:.1f} s", static_cast<double>(patience) / kSecond));
+}
+
 absl::Status BindError(const IscsiConnectionSpec& spec, int err) {
   return MakeError(
       absl::StatusCode::kFailedPrecondition,

@@ -9,7 +9,8 @@ namespace muster {
 // The typed errors of an iSCSI connection. Each names the portal, the target and, where one is meant, the LUN, and says
 // what to do next. None contains a secret.
 //
-//   ISCSI_CONNECT     refused, unreachable, no answer in time, name unknown
+//   ISCSI_CONNECT     refused, unreachable, no answer in time
+//   ISCSI_RESOLVE     a name, of the portal or of a redirect, is unknown, or nobody answered in time
 //   ISCSI_BIND        the source address or port cannot be had
 //   ISCSI_NO_RDMA     iSER asked and no RDMA device
 //   ISCSI_LOGIN_AUTH  CHAP failed, in either direction, or one side demands it and the other does not offer it
@@ -25,6 +26,9 @@ std::string PlaceOf(const IscsiConnectionSpec& spec);
 std::string PlaceOf(const IscsiConnectionSpec& spec, uint16_t lun);
 
 absl::Status ConnectError(const IscsiConnectionSpec& spec, const std::string& why);
+// `host` is the name; `patience` how long was waited for its address.
+absl::Status ResolveError(const IscsiConnectionSpec& spec, const std::string& host, const std::string& why);
+absl::Status ResolveTimeout(const IscsiConnectionSpec& spec, const std::string& host, Nanos patience);
 absl::Status BindError(const IscsiConnectionSpec& spec, int err);
 absl::Status NoRdmaError(const IscsiConnectionSpec& spec, const std::string& why);
 // `status`: class and detail of a login response with class 2 or 3 (RFC 7143 11.13.5).

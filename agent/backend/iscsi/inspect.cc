@@ -40,6 +40,7 @@ void IscsiInspector::Answered(void* self, uint32_t /*id*/, const ScsiAnswer& ans
 }
 
 absl::Status IscsiInspector::WaitForLogin(Nanos deadline) {
+  const Nanos begin = SteadyClock::Get().Now();
   for (;;) {
     session_.Step();
     switch (session_.phase()) {
@@ -51,9 +52,7 @@ absl::Status IscsiInspector::WaitForLogin(Nanos deadline) {
         break;
     }
     if (SteadyClock::Get().Now() >= deadline) {
-      return ConnectError(spec_, session_.phase() == IscsiSession::Phase::kConnecting
-                                     ? "no answer to the connect in time"
-                                     : "connected, but the login was not answered in time");
+      return session_.Overdue(deadline - begin);
     }
     WaitFor(session_, deadline);
   }

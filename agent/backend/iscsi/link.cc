@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "agent/backend/iscsi/errors.h"
 #include "agent/backend/iscsi/probe.h"
@@ -28,7 +29,7 @@ IscsiLink::~IscsiLink() {
 
 absl::StatusOr<std::vector<IscsiLunFacts>> IscsiLink::Open(Nanos deadline, IscsiSession::Answered answered,
                                                            void* owner) {
-  MUSTER_ASSIGN_OR_RETURN(portal_, IscsiSession::Resolve(spec_));
+  MUSTER_ASSIGN_OR_RETURN(portal_, ResolvePortal(spec_, deadline));
   IscsiInspector inspector(spec_, session_);
   MUSTER_RETURN_IF_ERROR(session_.Start(portal_));
   MUSTER_RETURN_IF_ERROR(inspector.WaitForLogin(deadline));
@@ -119,7 +120,7 @@ void IscsiLink::Answered(void* self, uint32_t /*id*/, const ScsiAnswer& answer) 
 void IscsiLink::DriveLogin(Nanos now) {
   session_.Step();
   if (session_.phase() == IscsiSession::Phase::kLost) return FailLogin(now, session_.failure());
-  if (now >= login_deadline_) return FailLogin(now, ConnectError(spec_, "the login was not answered in time"));
+  if (now >= login_deadline_) return FailLogin(now, session_.Overdue(spec_.login_timeout));
   if (session_.phase() != IscsiSession::Phase::kUp) return;
   if (state_ == State::kLogin) {
     state_ = State::kWaking;
@@ -169,11 +170,14 @@ Nanos IscsiLink::NextTimer() const {
 
 void IscsiLink::UpdateWait() {
   const int fd = session_.fd();
-  if (fd < 0 || epoll_fd_ < 0) return;        // a closed descriptor leaves the set by itself
   const uint32_t events = session_.events();  // POLLIN and POLLOUT have the values of EPOLLIN and EPOLLOUT
   // iSER changes its descriptor within a login.
   const bool known = session_.generation() == watched_socket_ && fd == watched_fd_;
   if (__builtin_expect(known && events == watched_events_, 1)) return;
+  if (epoll_fd_ < 0) return;
+  // A socket that was closed has left the set by itself; a lookup that others wait for has not.
+  if (!known && watched_fd_ >= 0) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, std::exchange(watched_fd_, -1), nullptr);
+  if (fd < 0) return;
   epoll_event event{.events = events, .data = {.fd = fd}};
   epoll_ctl(epoll_fd_, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
   watched_socket_ = session_.generation();

@@ -22,7 +22,7 @@ IscsiProbe::~IscsiProbe() {
 
 absl::StatusOr<std::unique_ptr<IscsiProbe>> IscsiProbe::Login(const IscsiConnectionSpec& spec, Nanos deadline) {
   std::unique_ptr<IscsiProbe> probe(new IscsiProbe(spec));
-  MUSTER_ASSIGN_OR_RETURN(const std::string portal, IscsiSession::Resolve(probe->spec_));
+  MUSTER_ASSIGN_OR_RETURN(const std::string portal, ResolvePortal(probe->spec_, deadline));
   MUSTER_RETURN_IF_ERROR(probe->session_.Start(portal));
   MUSTER_RETURN_IF_ERROR(probe->inspector_.WaitForLogin(deadline));
   return probe;

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "agent/backend/iscsi/errors.h"
@@ -30,26 +31,6 @@ uint32_t IsidSeed(std::string_view initiator) {
   uint32_t hash = 2166136261u;  // FNV-1a
   for (const char c : initiator) hash = (hash ^ static_cast<uint8_t>(c)) * 16777619u;
   return (hash ^ hash >> 24) & 0xffffff;
-}
-
-// An address of `host`, of the family asked for. `flags` as of getaddrinfo.
-std::string NumericHost(const std::string& host, int family, int flags, int& err) {
-  addrinfo hints{};
-  hints.ai_family = family;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags;
-  addrinfo* list = nullptr;
-  err = getaddrinfo(host.c_str(), nullptr, &hints, &list);
-  if (err != 0) return {};
-  char text[NI_MAXHOST] = "";
-  err = getnameinfo(list->ai_addr, list->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  freeaddrinfo(list);
-  return err == 0 ? text : "";
-}
-
-std::string PortalText(const std::string& address, int port) {
-  return address.find(':') == std::string::npos ? fmt::format("{}:{}", address, port)
-                                                : fmt::format("[{}]:{}", address, port);
 }
 
 absl::Status FillSource(const IscsiConnectionSpec& spec, const std::string& portal, LibiscsiTap& tap) {
@@ -156,15 +137,6 @@ IscsiSession::~IscsiSession() {
 void IscsiSession::SetHandler(Answered answered, void* owner) {
   impl_->answered = answered;
   impl_->owner = owner;
-}
-
-absl::StatusOr<std::string> IscsiSession::Resolve(const IscsiConnectionSpec& spec) {
-  int family = AF_UNSPEC;
-  if (!spec.source_address.empty()) family = spec.source_address.find(':') == std::string::npos ? AF_INET : AF_INET6;
-  int err = 0;
-  const std::string address = NumericHost(spec.host, family, 0, err);
-  if (address.empty()) return ConnectError(spec, fmt::format("cannot resolve {}: {}", spec.host, gai_strerror(err)));
-  return PortalText(address, spec.port);
 }
 
 absl::Status IscsiSession::Start(const std::string& numeric_portal) {
@@ -315,13 +287,36 @@ void IscsiSession::FollowRedirect() {
     address.resize(colon);
   }
   if (address.size() > 2 && address.front() == '[') address = address.substr(1, address.size() - 2);
-  int err = 0;
-  // A name would have to be resolved, which blocks; a worker's thread must not.
-  const std::string numeric = NumericHost(address, AF_UNSPEC, AI_NUMERICHOST, err);
-  if (numeric.empty() || port <= 0 || port > 65535) {
-    return Fail(ProtocolError(spec_, "the target redirects to something that is no numeric address"), EPROTO);
+  if (address.empty() || port <= 0 || port > 65535) {
+    return Fail(ProtocolError(spec_, "the target redirects to something that is no address"), EPROTO);
   }
-  if (const absl::Status started = Begin(PortalText(numeric, port)); !started.ok()) Fail(started, ECONNREFUSED);
+  Drop();  // the target is done with this connection
+  redirect_host_ = std::move(address);
+  redirect_port_ = port;
+  lookup_ = BeginLookup(spec_, redirect_host_);
+  phase_ = Phase::kResolving;
+  ++generation_;
+  StepResolving();  // an address is there at once
+}
+
+void IscsiSession::StepResolving() {
+  if (!lookup_->done()) return;
+  const auto lookup = std::exchange(lookup_, nullptr);
+  if (lookup->address().empty()) return Fail(ResolveError(spec_, redirect_host_, lookup->why()), EHOSTUNREACH);
+  if (const absl::Status started = Begin(PortalText(lookup->address(), redirect_port_)); !started.ok()) {
+    Fail(started, ECONNREFUSED);
+  }
+}
+
+absl::Status IscsiSession::Overdue(Nanos patience) const {
+  switch (phase_) {
+    case Phase::kResolving:
+      return ResolveTimeout(spec_, redirect_host_, patience);
+    case Phase::kConnecting:
+      return ConnectError(spec_, "no answer to the connect in time");
+    default:
+      return ConnectError(spec_, "connected, but the login was not answered in time");
+  }
 }
 
 void IscsiSession::Step() {
@@ -335,6 +330,9 @@ void IscsiSession::Step() {
       Service(events);
       break;
     }
+    case Phase::kResolving:
+      StepResolving();
+      break;
     case Phase::kConnecting:
       StepConnecting();
       if (phase_ == Phase::kLogin) StepLogin();
@@ -410,10 +408,12 @@ uint32_t IscsiSession::room() const {
 }
 
 int IscsiSession::fd() const {
+  if (lookup_ != nullptr) return lookup_->fd();
   return impl_->context != nullptr ? iscsi_get_fd(impl_->context) : -1;
 }
 
 uint32_t IscsiSession::events() const {
+  if (phase_ == Phase::kResolving) return POLLIN;
   if (impl_->context == nullptr || phase_ == Phase::kLost) return 0;
   return static_cast<uint32_t>(iscsi_which_events(impl_->context));
 }
@@ -421,6 +421,7 @@ uint32_t IscsiSession::events() const {
 void IscsiSession::Drop() {
   Impl& impl = *impl_;
   phase_ = phase_ == Phase::kLost ? Phase::kLost : Phase::kIdle;
+  lookup_.reset();
   if (impl.context == nullptr) return;
   const TapScope scope(&impl.tap);
   impl.dropping = true;

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "agent/backend/iscsi/cdb.h"
 #include "agent/backend/iscsi/connection_spec.h"
+#include "agent/backend/iscsi/resolve.h"
 #include "agent/backend/iscsi/sense.h"
 
 namespace muster {
@@ -14,11 +15,11 @@ namespace muster {
 // One login over one libiscsi context, without waits, retries, timers or reconnects: those belong to its user. The only
 // file that knows libiscsi's header is session.cc.
 //
-// One thread. Nothing here blocks except Resolve. Life: Start, Step until phase() is kUp or kLost, Send and Step, Drop.
+// One thread. Nothing here blocks. Life: Start, Step until phase() is kUp or kLost, Send and Step, Drop.
 // Start may follow a Drop. A lost session keeps its context until Drop, so that nothing is freed inside a call.
 class IscsiSession {
  public:
-  enum class Phase : uint8_t { kIdle, kConnecting, kLogin, kUp, kLost };
+  enum class Phase : uint8_t { kIdle, kResolving, kConnecting, kLogin, kUp, kLost };
   static constexpr uint32_t kMaxCommands = 256;  // libiscsi's queues are lists, searched for every answer
   static constexpr int kMaxRedirects = 5;
 
@@ -32,14 +33,14 @@ class IscsiSession {
 
   void SetHandler(Answered answered, void* owner);
 
-  // The portal with a numeric address ("10.0.0.5:3260", "[::1]:3260"). A name goes through the system's resolver, which
-  // blocks for as long as it is set up to.
-  static absl::StatusOr<std::string> Resolve(const IscsiConnectionSpec& spec);
-
-  // Begins to connect. ISCSI_BIND, ISCSI_NO_RDMA, ISCSI_CONNECT where that is known at once.
+  // Begins to connect to an address ("10.0.0.5:3260", "[::1]:3260"). ISCSI_BIND, ISCSI_NO_RDMA, ISCSI_CONNECT where
+  // that is known at once.
   absl::Status Start(const std::string& numeric_portal);
-  // Takes what has come in, sends what waits. Follows at most kMaxRedirects redirects during the login.
+  // Takes what has come in, sends what waits. Follows at most kMaxRedirects redirects during the login; the name in one
+  // is looked up beside (kResolving).
   void Step();
+  // The error of a login that is not over at its deadline, `patience` after it began.
+  absl::Status Overdue(Nanos patience) const;
 
   // Hands over a command; `id` < kMaxCommands and not in use. `data` stays the caller's until the answer or Drop.
   // Tries to send it; see sending(). False: not up, or the library is out of memory.
@@ -91,6 +92,7 @@ class IscsiSession {
   void StepConnecting();
   void StepLogin();
   void FollowRedirect();
+  void StepResolving();
   void AfterLogin();
   void Service(int events);
 
@@ -104,6 +106,9 @@ class IscsiSession {
   int hops_ = 0;       // of this login
   uint32_t generation_ = 0;
   std::string portal_;
+  std::shared_ptr<const IscsiLookup> lookup_;  // of the name in a redirect, while kResolving
+  std::string redirect_host_;
+  int redirect_port_ = 0;
 };
 
 }  // namespace muster

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "agent/backend/iscsi/iscsi_backend.h"
+#include "agent/backend/iscsi/resolve.h"
 #include "tests/support/iscsi_proxy.h"
+#include "tests/support/look_up_gate.h"
 #include "tests/support/tgt.h"
 
 namespace muster::test {

@@ -3,8 +3,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 
+#include "agent/backend/iscsi/probe.h"
+#include "common/base/status.h"
 #include "tests/integration/iscsi/connection.h"
 
 namespace muster::test {
@@ -41,7 +45,7 @@ TEST_CASE("no connection: refused, silent, unknown name") {
 
   IscsiConnectionSpec unknown = SpecFor(3260);
   unknown.host = "256.1.1.1";
-  CHECK(CodeOfOpen(unknown) == "ISCSI_CONNECT");
+  CHECK(CodeOfOpen(unknown) == "ISCSI_RESOLVE");
 }
 
 TEST_CASE("CHAP in one direction and in both") {
@@ -205,6 +209,80 @@ TEST_CASE("redirects are followed, a circle is not") {
   }
   redirect(first.port());
   CHECK(CodeOfOpen(spec) == "ISCSI_PROTOCOL");
+}
+
+TEST_CASE("a redirect to a name is followed, and its lookup does not hold the thread up") {
+  RequireTgtOrSkip();
+  Tgt tgt;
+  tgt.AddLun(tgt.AddTarget(kTarget), 1, {});
+  IscsiProxy proxy(tgt.port());
+  const std::string name = "localhost:" + std::to_string(proxy.port());
+  proxy.RedirectNext(name);
+  IscsiConnectionSpec spec = SpecFor(proxy.port());
+  spec.source_address = "127.0.0.9";  // of localhost's addresses, the one the proxy listens at
+  spec.first_backoff = kMillisecond;
+  {
+    Connection c(spec);
+    c.Open();
+    CHECK(c.Parameter("portal") == "127.0.0.1:" + std::to_string(proxy.port()));
+    CHECK(c.Counter("redirects") == 1);
+  }
+  LookUpGate gate;
+  IscsiResolver resolver = gate.Resolver();
+  spec.resolver = &resolver;
+  proxy.RedirectNext(name);
+  Connection c(spec);
+  c.Open();
+  CHECK(gate.calls() == 1);
+  gate.Block();
+  proxy.RedirectNext(name);
+  proxy.Reset();
+  const SteadyClock& clock = SteadyClock::Get();
+  Nanos longest = 0;
+  uint32_t turns = 0;
+  c.DriveUntil([&] {
+    const Nanos begin = clock.Now();
+    std::array<IoCompletion, 1> out;
+    c.backend().Reap(out, begin);
+    longest = std::max(longest, clock.Now() - begin);
+    return gate.calls() == 2 && ++turns == 20;
+  });
+  CHECK(c.backend().down_time() > 0);
+  CHECK(longest < 2 * kSecond);
+  gate.Release();
+  CHECK(c.RunOne(c.Op(IoKind::kWrite, 0, 4096)).outcome == IoOutcome::kOk);
+  CHECK(c.Counter("redirects") == 2);
+}
+
+TEST_CASE("a name nobody answers for is told at the login's deadline") {
+  LookUpGate gate;
+  IscsiResolver resolver = gate.Resolver();
+  gate.Block();
+  IscsiConnectionSpec spec = SpecFor(3260);
+  spec.host = "nas1";
+  spec.resolver = &resolver;
+  spec.login_timeout = 100 * kMillisecond;
+  CHECK(CodeOfOpen(spec) == "ISCSI_RESOLVE");
+  CHECK(CodeOf(IscsiProbe::Login(spec, SteadyClock::Get().Now() + 50 * kMillisecond).status(), spec) ==
+        "ISCSI_RESOLVE");
+}
+
+TEST_CASE("a redirect to a name nobody answers for ends with the login") {
+  RequireTgtOrSkip();
+  Tgt tgt;
+  tgt.AddLun(tgt.AddTarget(kTarget), 1, {});
+  IscsiProxy proxy(tgt.port());
+  proxy.RedirectNext("nas2");
+  LookUpGate gate;
+  IscsiResolver resolver = gate.Resolver();
+  gate.Block();
+  IscsiConnectionSpec spec = SpecFor(proxy.port());
+  spec.resolver = &resolver;
+  spec.login_timeout = kSecond;
+  Connection c(spec);
+  const absl::Status status = c.TryOpen();
+  CHECK(CodeOf(status, spec) == "ISCSI_RESOLVE");
+  CHECK(FormatError(status).find("nas2") != std::string::npos);
 }
 
 }  // namespace
