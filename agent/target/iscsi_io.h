@@ -10,7 +10,7 @@
 
 namespace muster {
 
-// Writes to a LUN one operation at a time, for what comes before the load: zeroes and the label. One thread; every call
+// Writes to a LUN what comes before the load: zeroes and the label. One thread; every call
 // may block until the deadline (absolute, CLOCK_MONOTONIC) given at Open.
 class IscsiWriter {
  public:
@@ -22,11 +22,17 @@ class IscsiWriter {
 
   // Whole blocks. ISCSI_WRITE with what the target answered.
   absl::Status Write(uint64_t offset, std::span<uint8_t> bytes);
+  // Zeroes at several places, several writes under way at once.
+  struct Range {
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+  };
+  absl::Status Zero(std::span<const Range> ranges);
   absl::Status Flush();
 
  private:
   IscsiWriter(std::unique_ptr<Backend> backend, std::string place, Nanos deadline);
-  absl::Status Run(const IoOp& op, const char* what);
+  absl::Status Run(std::span<const IoOp> ops, const char* what);
 
   std::unique_ptr<Backend> backend_;
   const std::string place_;

@@ -34,25 +34,66 @@ void AddIdentities(IscsiLun& lun) {
   out.emplace_back("LUN", fmt::format("{}+{}", lun.spec.target, lun.facts.lun));
 }
 
-bool WriteAt(int fd, const std::vector<uint8_t>& bytes, uint64_t offset) {
-  size_t at = 0;
-  while (at < bytes.size()) {
-    const ssize_t n = pwrite(fd, bytes.data() + at, bytes.size() - at, static_cast<off_t>(offset + at));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    at += static_cast<size_t>(n);
-  }
-  return true;
+absl::Status ReadInto(IscsiProbe& probe, const IscsiLunFacts& facts, IscsiInspector::Range range,
+                      std::span<uint8_t> out, Nanos deadline) {
+  const auto copy = [&](uint64_t offset, std::span<const uint8_t> piece) {
+    std::copy(piece.begin(), piece.end(), out.begin() + static_cast<ptrdiff_t>(offset - range.offset));
+    return absl::OkStatus();
+  };
+  return probe.Read(facts, {&range, 1}, copy, deadline);
 }
 
-// A sparse file of the LUN's size with both its ends: libblkid answers on it as on the whole.
-absl::StatusOr<Fd> ImageOf(const IscsiLun& lun, const IscsiProbe::Ends& ends) {
-  Fd image(memfd_create("muster-lun-ends", MFD_CLOEXEC));
-  if (!image || ftruncate(image.get(), static_cast<off_t>(lun.found.size)) != 0 ||
-      !WriteAt(image.get(), ends.head, 0) || !WriteAt(image.get(), ends.tail, lun.found.size - ends.tail.size())) {
-    return ErrnoError(errno != 0 ? errno : EIO, "cannot make an image of the LUN's ends", lun.found.place,
+bool AllZero(std::span<const uint8_t> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](uint8_t byte) { return byte == 0; });
+}
+
+// `bytes` at each end, less `known` that are read already; in whole blocks, no byte twice.
+std::vector<IscsiInspector::Range> Ends(const BlockFindings& found, uint64_t known, uint64_t bytes) {
+  const uint64_t half = found.size / 2 / found.logical_block * found.logical_block;
+  known = std::min(known, half);
+  bytes = std::min(bytes, half);
+  std::vector<IscsiInspector::Range> out = {{known, bytes - known}, {found.size - bytes, bytes - known}};
+  // A block in the middle of an odd number of them.
+  if (bytes == half && known < half && found.size > 2 * half) out[0].bytes += found.size - 2 * half;
+  return out;
+}
+
+// A sparse file of the LUN's size with what the guard judges by: libblkid answers on it as on the whole. Where a label
+// and nothing else lies in the first and last MiB, those are all; otherwise the first and last 8 MiB.
+absl::StatusOr<Fd> ImageOf(const IscsiLun& lun, IscsiProbe& probe, Nanos deadline) {
+  const BlockFindings& found = lun.found;
+  const auto no_image = [&] {
+    return ErrnoError(errno != 0 ? errno : EIO, "cannot make an image of the LUN's ends", found.place,
                       "Check the agent's memory limits.");
-  }
+  };
+  Fd image(memfd_create("muster-lun-ends", MFD_CLOEXEC));
+  if (!image || ftruncate(image.get(), static_cast<off_t>(found.size)) != 0) return no_image();
+  bool ours = false;
+  bool other = false;
+  const auto keep = [&](uint64_t offset, std::span<const uint8_t> piece) -> absl::Status {
+    size_t label = 0;
+    if (offset == 0) {
+      const std::optional<Label> there = DecodeLabel(piece);
+      ours = there.has_value() && there->device_size == found.size;
+      label = ours ? std::min(kLabelBytes, piece.size()) : 0;
+    }
+    if (AllZero(piece.subspan(label))) {  // stays a hole
+      piece = piece.first(label);
+    } else {
+      other = true;
+    }
+    while (!piece.empty()) {
+      const ssize_t n = pwrite(image.get(), piece.data(), piece.size(), static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return no_image();
+      piece = piece.subspan(static_cast<size_t>(n));
+      offset += static_cast<uint64_t>(n);
+    }
+    return absl::OkStatus();
+  };
+  MUSTER_RETURN_IF_ERROR(probe.Read(lun.facts, Ends(found, 0, kReservedBytes), keep, deadline));
+  if (ours && !other) return image;
+  MUSTER_RETURN_IF_ERROR(probe.Read(lun.facts, Ends(found, kReservedBytes, kExaminedBytes), keep, deadline));
   return image;
 }
 
@@ -77,8 +118,10 @@ absl::StatusOr<std::unique_ptr<IscsiProbe>> Login(const IscsiConnectionSpec& spe
 absl::StatusOr<IscsiLun> LookAtLun(const IscsiConnectionSpec& spec, Nanos deadline) {
   IscsiLun lun;
   MUSTER_ASSIGN_OR_RETURN(const auto probe, Login(spec, lun, deadline));
-  MUSTER_ASSIGN_OR_RETURN(const IscsiProbe::Ends ends, probe->ReadEnds(lun.facts, kLabelBytes, deadline));
-  if (ends.head.size() >= kLabelBytes) lun.label = DecodeLabel(ends.head);
+  std::vector<uint8_t> head(std::max<size_t>(kLabelBytes, lun.found.logical_block));
+  if (lun.found.size < head.size()) return lun;
+  MUSTER_RETURN_IF_ERROR(ReadInto(*probe, lun.facts, {0, head.size()}, head, deadline));
+  lun.label = DecodeLabel(head);
   if (lun.label && lun.label->device_size != lun.found.size) lun.label.reset();
   return lun;
 }
@@ -95,8 +138,7 @@ absl::Status ExamineLun(IscsiLun& lun, const std::optional<Overwrite>& overwrite
                               needed, lun.found.Usable(), lun.found.size),
                   "Lower `size` or name a larger LUN.");
   }
-  MUSTER_ASSIGN_OR_RETURN(const IscsiProbe::Ends ends, probe->ReadEnds(lun.facts, kExaminedBytes, deadline));
-  MUSTER_ASSIGN_OR_RETURN(const Fd image, ImageOf(lun, ends));
+  MUSTER_ASSIGN_OR_RETURN(const Fd image, ImageOf(lun, *probe, deadline));
   MUSTER_RETURN_IF_ERROR(CheckContent(overwrite, image.get(), lun.found));
   lun.label = lun.found.ends.content == Content::kOurs ? lun.found.ends.label : std::nullopt;
   return absl::OkStatus();
@@ -127,9 +169,8 @@ absl::Status ClaimLun(IscsiLun& lun, const std::optional<Overwrite>& overwrite, 
   if (now.found.overwrites) {
     const uint64_t end =
         std::min(kExaminedBytes, now.found.size / 2 / now.found.logical_block * now.found.logical_block);
-    std::vector<uint8_t> zeros(end, 0);
-    MUSTER_RETURN_IF_ERROR(writer->Write(now.found.size - end, zeros));
-    MUSTER_RETURN_IF_ERROR(writer->Write(0, zeros));
+    const IscsiWriter::Range ends[] = {{now.found.size - end, end}, {0, end}};
+    MUSTER_RETURN_IF_ERROR(writer->Zero(ends));
     MUSTER_RETURN_IF_ERROR(writer->Flush());
   }
   const auto encoded = EncodeLabel(label);

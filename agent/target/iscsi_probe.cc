@@ -4,6 +4,7 @@
 
 #include "agent/backend/iscsi/errors.h"
 #include "agent/backend/iscsi/spec_of.h"
+#include "agent/target/each_lun.h"
 #include "agent/target/iscsi_lun.h"
 #include "agent/target/own_address.h"
 #include "agent/target/parts.h"
@@ -13,6 +14,9 @@
 namespace muster {
 namespace {
 
+using NameValues = std::vector<std::pair<std::string, std::string>>;
+
+constexpr size_t kPortalsTold = 24;          // of those of a campaign, at most 64
 constexpr Nanos kProbeLimit = 50 * kSecond;  // below the session's 60 s, so that what was found by then is told
 
 void Tell(const IscsiLunFacts& facts, ProbedLun& out) {
@@ -64,6 +68,83 @@ ProbedLun Look(const IscsiConnectionSpec& spec, bool used, uint64_t needed, cons
   return out;
 }
 
+// One portal of the target, and what its login told.
+struct PortalSeen {
+  std::string portal;  // as the campaign names it
+  IscsiConnectionSpec spec;
+  absl::Status refusal;
+  NameValues session;
+  std::vector<uint16_t> luns;
+};
+
+// Logs in through one portal.
+absl::Status See(PortalSeen& seen, Nanos deadline) {
+  const Nanos answered_by = std::min(deadline, SteadyClock::Get().Now() + seen.spec.login_timeout);
+  MUSTER_ASSIGN_OR_RETURN(const auto session, IscsiProbe::Login(seen.spec, answered_by));
+  MUSTER_ASSIGN_OR_RETURN(seen.luns, session->ReportLuns(answered_by));
+  seen.session = session->Negotiated();
+  for (auto& key : session->OtherKeys()) seen.session.push_back(std::move(key));
+  return absl::OkStatus();
+}
+
+// Every portal as initiator 0. `fault`: the target itself is none.
+std::vector<PortalSeen> SeePortals(const IscsiTarget& target, Nanos deadline, absl::Status& fault) {
+  std::vector<PortalSeen> portals;
+  std::vector<IscsiConnectionSpec> specs;
+  for (const std::string& portal : target.portals) {
+    IscsiTarget one = target;
+    one.portals = {portal};
+    const auto spec = SpecOf(one, 0, 0, ExtraQualifier());
+    fault = spec.status();
+    if (!spec.ok()) return {};
+    specs.push_back(*spec);
+    portals.push_back({.portal = portal, .spec = *spec});
+  }
+  const auto see = [&](size_t i) {
+    portals[i].refusal = See(portals[i], deadline);
+    return absl::OkStatus();
+  };
+  fault = ForEachLun(specs, "logging in", deadline, see);
+  return portals;
+}
+
+// The error of the first portal, with those of the others in it.
+absl::Status NoneAnswers(const std::vector<PortalSeen>& portals) {
+  if (portals.size() == 1) return portals.front().refusal;
+  ErrorInfo info = GetErrorInfo(portals.front().refusal);
+  info.message += fmt::format("; none of the {} portals can be used", portals.size());
+  for (size_t i = 1; i < portals.size() && i < kPortalsTold; ++i) {
+    info.message += fmt::format("; {}: {}", portals[i].portal, FormatError(portals[i].refusal));
+  }
+  return MakeError(portals.front().refusal.code(), std::move(info));
+}
+
+// How many can be used; of each why not, or in what its login differs from that of `first`.
+void TellPortals(const std::vector<PortalSeen>& portals, const PortalSeen& first, NameValues& out) {
+  const auto usable = std::count_if(portals.begin(), portals.end(), [](const PortalSeen& p) { return p.refusal.ok(); });
+  std::string told =
+      fmt::format("{} of {} can be used; the LUNs are told as seen by {}", usable, portals.size(), first.portal);
+  if (portals.size() > kPortalsTold)
+    told += fmt::format("; the first {} told, those that cannot be used before others", kPortalsTold);
+  out.emplace_back("portals", std::move(told));
+  size_t left = kPortalsTold;
+  for (const bool good : {false, true}) {
+    for (const PortalSeen& seen : portals) {
+      if (seen.refusal.ok() != good || left == 0) continue;
+      --left;
+      std::string text = good ? "answers" : "CANNOT BE USED: " + FormatError(seen.refusal);
+      for (size_t i = 0; good && i < seen.session.size(); ++i) {
+        const auto& [name, value] = seen.session[i];
+        if (name == "source" || name == "ISID") continue;
+        const bool same = std::find(first.session.begin(), first.session.end(), seen.session[i]) != first.session.end();
+        if (!same || name == "target portal group") text += fmt::format("; {} {}", name, value);
+      }
+      if (good && seen.luns != first.luns) text += fmt::format("; {} LUNs reported", seen.luns.size());
+      out.emplace_back("portal " + seen.portal, std::move(text));
+    }
+  }
+}
+
 }  // namespace
 
 TargetInspection ProbeIscsi(const IscsiTarget& target, const std::vector<ObjectSpec>& objects) {
@@ -78,21 +159,18 @@ TargetInspection ProbeIscsi(const IscsiTarget& target, const std::vector<ObjectS
   out.place = PlaceOf(*spec);
 
   TargetProbe probe;
-  std::vector<uint16_t> luns;
-  {
-    const auto session = IscsiProbe::Login(*spec, deadline);
-    out.refusal = session.status();
-    if (!session.ok()) return out;
-    auto reported = (*session)->ReportLuns(deadline);
-    out.refusal = reported.status();
-    if (!reported.ok()) return out;
-    luns = *std::move(reported);
-    probe.session = (*session)->Negotiated();
-    for (auto& key : (*session)->OtherKeys()) probe.session.push_back(std::move(key));
+  std::vector<PortalSeen> portals = SeePortals(target, deadline, out.refusal);
+  if (!out.refusal.ok()) return out;
+  const auto first = std::find_if(portals.begin(), portals.end(), [](const PortalSeen& p) { return p.refusal.ok(); });
+  if (first == portals.end()) {
+    out.refusal = NoneAnswers(portals);
+    return out;
   }
-  if (target.portals.size() > 1) {
-    probe.session.emplace_back("portals", fmt::format("the first of {}", target.portals.size()));
-  }
+  *spec = first->spec;
+  const std::vector<uint16_t> luns = first->luns;
+  out.place = PlaceOf(*spec);
+  probe.session = first->session;
+  if (portals.size() > 1) TellPortals(portals, *first, probe.session);
   if (target.target_each()) {
     probe.session.emplace_back("targets", "one for each initiator: this is that of initiator 0");
   }
@@ -110,14 +188,20 @@ TargetInspection ProbeIscsi(const IscsiTarget& target, const std::vector<ObjectS
     return false;
   };
   probe.luns_reported = static_cast<uint32_t>(luns.size());
-  for (const uint16_t lun : luns) {
-    if (probe.luns.size() == kMostProbedLuns) break;
-    uint64_t needed = 0;
-    const bool used = needed_of(lun, needed);
-    spec->luns = {lun};
-    probe.luns.push_back(Look(*spec, used, needed, target.overwrite, deadline));
-    out.size += probe.luns.back().size;
+  std::vector<IscsiConnectionSpec> specs;
+  for (size_t i = 0; i < luns.size() && i < kMostProbedLuns; ++i) {
+    specs.push_back(*spec);
+    specs.back().luns = {luns[i]};
   }
+  probe.luns.resize(specs.size());
+  const auto look = [&](size_t i) {
+    uint64_t needed = 0;
+    const bool used = needed_of(luns[i], needed);
+    probe.luns[i] = Look(specs[i], used, needed, target.overwrite, deadline);
+    return absl::OkStatus();  // what is wrong with a LUN is told of it
+  };
+  out.refusal = ForEachLun(specs, "looking", deadline, look);
+  for (const ProbedLun& lun : probe.luns) out.size += lun.size;
   for (size_t i = 0; i < objects.size() && i < target.luns.size() && out.refusal.ok(); ++i) {
     const auto lun = static_cast<uint16_t>(target.luns[i]);
     if (std::find(luns.begin(), luns.end(), lun) == luns.end()) {

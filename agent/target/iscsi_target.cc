@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "agent/backend/iscsi/spec_of.h"
+#include "agent/target/each_lun.h"
 #include "agent/target/iscsi_lun.h"
 #include "agent/target/own_address.h"
 #include "agent/target/parts.h"
@@ -104,30 +105,41 @@ void Describe(const std::vector<IscsiLun>& luns, bool claimed, EvidenceList& out
 absl::StatusOr<std::unique_ptr<AttachedTarget>> AttachIscsi(const AttachRequest& request, const IscsiTarget& target) {
   const Nanos deadline = SteadyClock::Get().Now() + kAttachLimit;
   MUSTER_ASSIGN_OR_RETURN(const std::vector<IscsiConnectionSpec> specs, SpecsOf(target, request.objects.size()));
-  std::vector<IscsiLun> luns;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    MUSTER_ASSIGN_OR_RETURN(luns.emplace_back(), LookAtLun(specs[i], deadline));
-    MUSTER_RETURN_IF_ERROR(CheckAlignment(request.min_block, luns[i].found.logical_block, luns[i].found.place));
-  }
   auto attached = std::make_unique<AttachedIscsi>();
   const bool claims = request.writes && request.guard;
-  if (claims) {
-    // All are judged before anything is written to one.
-    for (size_t i = 0; i < luns.size(); ++i) {
-      MUSTER_RETURN_IF_ERROR(ExamineLun(luns[i], target.overwrite, request.objects[i].size, deadline));
+  std::vector<IscsiLun> luns(specs.size());
+  // All are judged before anything is written to one.
+  const auto look = [&](size_t i) -> absl::Status {
+    IscsiLun& lun = luns[i];
+    lun.spec = specs[i];
+    absl::Status judged;
+    if (claims) {
+      judged = ExamineLun(lun, target.overwrite, request.objects[i].size, deadline);
+      if (lun.found.place.empty()) return judged;  // not even seen
+    } else {
+      MUSTER_ASSIGN_OR_RETURN(lun, LookAtLun(specs[i], deadline));
     }
+    MUSTER_RETURN_IF_ERROR(CheckAlignment(request.min_block, lun.found.logical_block, lun.found.place));
+    return judged;
+  };
+  MUSTER_RETURN_IF_ERROR(ForEachLun(specs, claims ? "examining what lies there" : "looking", deadline, look));
+  if (claims) {
     // A label tells whose LUN it is before anything is written, so that nothing is written to one that is in use.
     for (const IscsiLun& lun : luns) {
       if (!lun.label) continue;
       MUSTER_ASSIGN_OR_RETURN(attached->held_.emplace_back(), HoldLun(lun));
     }
-    for (size_t i = 0; i < luns.size(); ++i) {
+    const size_t held = attached->held_.size();
+    attached->held_.resize(held + luns.size());
+    const auto claim = [&](size_t i) -> absl::Status {
       const bool labelled = luns[i].label.has_value();
       MUSTER_RETURN_IF_ERROR(
           ClaimLun(luns[i], target.overwrite, request.objects[i].size, CreatedBy(request.run), deadline));
-      if (labelled) continue;
-      MUSTER_ASSIGN_OR_RETURN(attached->held_.emplace_back(), HoldLun(luns[i]));
-    }
+      if (labelled) return absl::OkStatus();
+      MUSTER_ASSIGN_OR_RETURN(attached->held_[held + i], HoldLun(luns[i]));
+      return absl::OkStatus();
+    };
+    MUSTER_RETURN_IF_ERROR(ForEachLun(specs, "writing the label", deadline, claim));
   }
   for (size_t i = 0; i < luns.size(); ++i) {
     const IscsiLun& lun = luns[i];
@@ -167,10 +179,24 @@ TargetInspection InspectIscsi(const IscsiTarget& target, const std::vector<Objec
   std::string found;
   std::string lost;
   uint64_t needed = 0;
+  std::vector<IscsiLun> luns(specs->size());
+  std::vector<absl::Status> judged(specs->size());
+  const auto look = [&](size_t i) -> absl::Status {
+    luns[i].spec = (*specs)[i];
+    if (writes) {
+      judged[i] = ExamineLun(luns[i], target.overwrite, objects[i].size, deadline);
+      return luns[i].found.place.empty() ? judged[i] : absl::OkStatus();
+    }
+    MUSTER_ASSIGN_OR_RETURN(luns[i], LookAtLun((*specs)[i], deadline));
+    return absl::OkStatus();
+  };
+  const absl::Status looked = ForEachLun(*specs, "looking", deadline, look);
   for (size_t i = 0; i < specs->size() && inspection.refusal.ok(); ++i) {
-    auto lun = LookAtLun((*specs)[i], deadline);
-    inspection.refusal = lun.status();
-    if (!lun.ok()) return inspection;
+    IscsiLun* const lun = &luns[i];
+    if (lun->found.place.empty()) {  // not even seen
+      inspection.refusal = looked;
+      return inspection;
+    }
     if (i == 0) {
       inspection.place = lun->found.place + (objects.size() > 1 ? fmt::format(" and {} more", objects.size() - 1) : "");
       inspection.identity = lun->found.identities.front().second;
@@ -179,7 +205,7 @@ TargetInspection InspectIscsi(const IscsiTarget& target, const std::vector<Objec
     inspection.size += lun->found.size;
     needed += objects[i].size;
     if (writes) {
-      inspection.refusal = ExamineLun(*lun, target.overwrite, objects[i].size, deadline);
+      inspection.refusal = judged[i];
       if (lun->found.overwrites) lost += (lost.empty() ? "" : "; ") + lun->found.content;
     } else {
       const uint64_t usable = lun->Usable(lun->label.has_value());

@@ -152,6 +152,33 @@ steps:
         assert done.code == 2 and "[CONTRADICTION]" in done.err, done
 
 
+def test_every_portal_of_a_campaign_is_told(place):
+    with Tgtd(place) as server:
+        offer(server)
+        dead = "127.0.0.1:9"
+
+        def write(portals):
+            return place.campaign(f"""
+name: portals
+targets:
+  luns: {{iscsi: {{portal: {json.dumps(portals)}, iqn: "{IQN}", lun: 1}}, chap: {{user: user, secret: {{env: S}}}}}}
+steps: [{{name: a, target: luns, workload: {{size: 16MiB}}, measure: {{warmup: 0s, window: 1s}}}}]
+""") + ":luns"
+        # The second way to the same portal shows that each gets a login of its own.
+        done = probe(write([dead, server.portal, "localhost:9"]), "--json", S=SECRET)
+        assert done.code == 0, done
+        event = told(done)
+        session = event["session"]
+        assert session["portals"].startswith("1 of 3 can be used") and session["portal"] == server.portal, session
+        assert "[ISCSI_CONNECT]" in session[f"portal {dead}"] and "[ISCSI_CONNECT]" in session["portal localhost:9"], session
+        assert session[f"portal {server.portal}"].startswith("answers; target portal group 1"), session
+        assert sorted(lun["lun"] for lun in event["luns"]) == [0, 1, 2, 3, 4], event
+        done = probe(write([dead, server.portal]), S=SECRET)
+        assert done.code == 0 and "CANNOT BE USED" in done.out and dead in done.out, done
+        done = probe(write([dead, "localhost:9"]), S=SECRET)
+        assert done.code == 3 and "[ISCSI_CONNECT]" in done.err and "none of the 2 portals" in done.err and "localhost:9" in done.err, done
+
+
 def test_a_run_and_its_plan_say_that_the_target_is_on_the_same_host(place):
     with Tgtd(place) as server:
         tid = server.target("probe")

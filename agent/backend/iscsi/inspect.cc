@@ -18,8 +18,8 @@ constexpr int kMaxUnitAttentions = 8;
 constexpr uint32_t kReportLunsRoom = 8 + 8 * 1024;
 constexpr Nanos kLongestWait = 100 * kMillisecond;
 
-void WaitFor(const IscsiSession& session, Nanos deadline) {
-  const Nanos wait = std::min(deadline - SteadyClock::Get().Now(), kLongestWait);
+void WaitFor(const IscsiSession& session, Nanos deadline, Nanos longest = kLongestWait) {
+  const Nanos wait = std::min(deadline - SteadyClock::Get().Now(), longest);
   if (wait <= 0) return;
   pollfd p{.fd = session.fd(), .events = static_cast<short>(session.events()), .revents = 0};
   const timespec ts{.tv_sec = 0, .tv_nsec = wait};
@@ -33,10 +33,10 @@ IscsiInspector::IscsiInspector(const IscsiConnectionSpec& spec, IscsiSession& se
   session_.SetHandler(Answered, this);
 }
 
-void IscsiInspector::Answered(void* self, uint32_t /*id*/, const ScsiAnswer& answer) {
+void IscsiInspector::Answered(void* self, uint32_t id, const ScsiAnswer& answer) {
   auto& inspector = *static_cast<IscsiInspector*>(self);
-  inspector.answer_ = answer;
-  inspector.done_ = true;
+  inspector.answers_.at(id) = answer;
+  inspector.ended_.at(id) = true;
 }
 
 absl::Status IscsiInspector::WaitForLogin(Nanos deadline) {
@@ -171,16 +171,93 @@ absl::StatusOr<IscsiLunFacts> IscsiInspector::Inspect(uint16_t lun, Nanos deadli
   return facts;
 }
 
-absl::Status IscsiInspector::Read(const IscsiLunFacts& facts, uint64_t block, std::span<uint8_t> out, Nanos deadline) {
-  const auto blocks = static_cast<uint32_t>(out.size() / facts.capacity.block_bytes);
-  for (int i = 0; i <= kMaxUnitAttentions; ++i) {
-    MUSTER_RETURN_IF_ERROR(Run(ReadCdb(block, blocks, false), facts.lun, out, deadline));
-    const ScsiVerdict verdict = JudgeScsi(answer_);
-    if (verdict.action == ScsiAction::kDone && answer_.residual == 0) return absl::OkStatus();
-    if (verdict.action != ScsiAction::kRetryOnce) break;
+absl::Status IscsiInspector::TakeReading(const IscsiLunFacts& facts, uint32_t id, std::span<const uint8_t> piece,
+                                         const Sink& sink) {
+  Reading& reading = readings_[id];
+  const ScsiAnswer& answer = answers_[id];
+  ended_[id] = false;
+  const ScsiAction action = JudgeScsi(answer).action;
+  if (action == ScsiAction::kDone && answer.residual == 0) {
+    const uint64_t offset = reading.range.offset;
+    reading = {};
+    return sink(offset, piece);
   }
-  return ProtocolError(
-      spec_, fmt::format("reading LUN {} at block {}: {}", facts.lun, block, NativeCodeName(NativeCodeOf(answer_))));
+  const Nanos now = SteadyClock::Get().Now();
+  if (action == ScsiAction::kRetryOnce && ++reading.attentions <= kMaxUnitAttentions) {
+    reading.again_at = now;
+    return absl::OkStatus();
+  }
+  if (action == ScsiAction::kRetryLater) {  // until the deadline
+    reading.delay = std::clamp(2 * reading.delay, kMillisecond, kLongestWait);
+    reading.again_at = now + reading.delay;
+    return absl::OkStatus();
+  }
+  return ProtocolError(spec_, fmt::format("reading LUN {} at byte {}: {}", facts.lun, reading.range.offset,
+                                          NativeCodeName(NativeCodeOf(answer))));
+}
+
+absl::Status IscsiInspector::Read(const IscsiLunFacts& facts, std::span<const Range> ranges, const Sink& sink,
+                                  Nanos deadline) {
+  const uint32_t block = facts.capacity.block_bytes;
+  uint64_t most = kReadBytes;
+  if (facts.limits.max_transfer_blocks != 0) {
+    most = std::min(most, uint64_t{facts.limits.max_transfer_blocks} * block);
+  }
+  most = std::max<uint64_t>(most / block * block, block);
+  uint64_t wanted = 0;
+  for (const Range& range : ranges) wanted += range.bytes;
+  const uint64_t slots = std::min<uint64_t>(kReadsAtOnce, (wanted + most - 1) / most + ranges.size());
+  std::vector<uint8_t> memory(slots * most);
+  readings_ = {};
+  ended_ = {};
+  size_t range = 0;
+  uint64_t at = 0;
+  absl::Status status;
+  for (;;) {
+    const Nanos now = SteadyClock::Get().Now();
+    bool busy = false;
+    bool later = false;
+    for (uint32_t id = 0; id < slots && status.ok(); ++id) {
+      Reading& reading = readings_[id];
+      const std::span<uint8_t> buffer = std::span(memory).subspan(id * most, most);
+      if (ended_[id]) status = TakeReading(facts, id, buffer.first(reading.range.bytes), sink);
+      while (range < ranges.size() && at == ranges[range].bytes) {
+        ++range;
+        at = 0;
+      }
+      if (!reading.busy && range < ranges.size()) {
+        reading = {.range = {ranges[range].offset + at, std::min(most, ranges[range].bytes - at)}, .busy = true};
+        reading.again_at = now;
+        at += reading.range.bytes;
+      }
+      busy |= reading.busy;
+      if (reading.again_at == 0) continue;
+      if (reading.again_at > now || session_.room() == 0 || session_.sending()) {
+        later = true;
+        continue;
+      }
+      reading.again_at = 0;
+      const auto blocks = static_cast<uint32_t>(reading.range.bytes / block);
+      if (!session_.Send(id, ReadCdb(reading.range.offset / block, blocks, false), facts.lun, buffer.data(),
+                         static_cast<uint32_t>(reading.range.bytes)) &&
+          session_.phase() == IscsiSession::Phase::kUp) {
+        status = ProtocolError(spec_, "a command could not be sent");
+      }
+    }
+    if (status.ok() && session_.phase() == IscsiSession::Phase::kLost) status = session_.failure();
+    if (status.ok() && !busy) return status;
+    if (status.ok() && now >= deadline) {
+      status = ConnectError(spec_, fmt::format("LUN {} did not answer reads in time", facts.lun));
+    }
+    if (!status.ok()) {
+      session_.Drop();
+      return status;
+    }
+    if (std::find(ended_.begin(), ended_.end(), true) == ended_.end()) {
+      WaitFor(session_, deadline, later ? kMillisecond : kLongestWait);
+    }
+    session_.Step();
+  }
 }
 
 }  // namespace muster

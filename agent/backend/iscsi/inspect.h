@@ -1,5 +1,7 @@
 #pragma once
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,8 +41,16 @@ class IscsiInspector {
   absl::StatusOr<std::vector<uint16_t>> ReportLuns(Nanos deadline);
   // ISCSI_NO_LUN if it is absent or no disk; optional pages that are not offered leave their fields as they are.
   absl::StatusOr<IscsiLunFacts> Inspect(uint16_t lun, Nanos deadline);
-  // Whole blocks.
-  absl::Status Read(const IscsiLunFacts& facts, uint64_t block, std::span<uint8_t> out, Nanos deadline);
+  struct Range {  // whole blocks
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+  };
+  using Sink = std::function<absl::Status(uint64_t offset, std::span<const uint8_t> piece)>;
+  // Reads with up to kReadsAtOnce commands under way, and hands over pieces as they come, in whatever order. After an
+  // error, the sink's own included, the session is dropped: answers that were under way must find no buffer.
+  absl::Status Read(const IscsiLunFacts& facts, std::span<const Range> ranges, const Sink& sink, Nanos deadline);
+  static constexpr uint32_t kReadsAtOnce = 8;
+  static constexpr uint32_t kReadBytes = 256 * 1024;  // of one command
 
  private:
   static void Answered(void* self, uint32_t id, const ScsiAnswer& answer);
@@ -48,10 +58,23 @@ class IscsiInspector {
   // Runs, and again after a unit attention; `got` is what came. An answer that is no success leaves `got` empty.
   absl::Status Ask(const Cdb& cdb, uint16_t lun, std::span<const uint8_t>& got, Nanos deadline);
 
+  struct Reading {
+    Range range;
+    bool busy = false;
+    int attentions = 0;
+    Nanos delay = 0;     // before it is sent again, after BUSY or TASK SET FULL
+    Nanos again_at = 0;  // 0: it is out
+  };
+  absl::Status TakeReading(const IscsiLunFacts& facts, uint32_t id, std::span<const uint8_t> piece, const Sink& sink);
+
   const IscsiConnectionSpec& spec_;
   IscsiSession& session_;
-  ScsiAnswer answer_;
-  bool done_ = false;
+  // Of single commands; of several, each by its id.
+  std::array<ScsiAnswer, kReadsAtOnce> answers_;
+  std::array<bool, kReadsAtOnce> ended_{};
+  std::array<Reading, kReadsAtOnce> readings_;
+  ScsiAnswer& answer_ = answers_[0];
+  bool& done_ = ended_[0];
   std::vector<uint8_t> buffer_;
 };
 

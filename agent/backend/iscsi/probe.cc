@@ -9,7 +9,6 @@
 namespace muster {
 namespace {
 
-constexpr uint64_t kReadBytes = 256 * 1024;  // of one command
 constexpr Nanos kLogoutPatience = 100 * kMillisecond;
 
 }  // namespace
@@ -36,17 +35,9 @@ absl::StatusOr<IscsiLunFacts> IscsiProbe::Inspect(uint16_t lun, Nanos deadline) 
   return inspector_.Inspect(lun, deadline);
 }
 
-absl::StatusOr<IscsiProbe::Ends> IscsiProbe::ReadEnds(const IscsiLunFacts& facts, uint64_t bytes, Nanos deadline) {
-  const uint32_t block = facts.capacity.block_bytes;
-  const uint64_t blocks = std::min((bytes + block - 1) / block, facts.capacity.blocks / 2);
-  Ends ends{std::vector<uint8_t>(blocks * block), std::vector<uint8_t>(blocks * block)};
-  const uint64_t tail = facts.capacity.blocks - blocks;
-  for (uint64_t at = 0; at < blocks * block; at += kReadBytes) {
-    const uint64_t part = std::min<uint64_t>(kReadBytes, blocks * block - at);
-    MUSTER_RETURN_IF_ERROR(inspector_.Read(facts, at / block, std::span(ends.head).subspan(at, part), deadline));
-    MUSTER_RETURN_IF_ERROR(inspector_.Read(facts, tail + at / block, std::span(ends.tail).subspan(at, part), deadline));
-  }
-  return ends;
+absl::Status IscsiProbe::Read(const IscsiLunFacts& facts, std::span<const IscsiInspector::Range> ranges,
+                              const IscsiInspector::Sink& sink, Nanos deadline) {
+  return inspector_.Read(facts, ranges, sink, deadline);
 }
 
 std::vector<std::pair<std::string, std::string>> IscsiProbe::Negotiated() const {

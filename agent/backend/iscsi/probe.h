@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,11 +22,9 @@ class IscsiProbe {
   // All LUNs, in ascending order, those that are no disks included.
   absl::StatusOr<std::vector<uint16_t>> ReportLuns(Nanos deadline);
   absl::StatusOr<IscsiLunFacts> Inspect(uint16_t lun, Nanos deadline);
-  // The first and the last `bytes` of the LUN (rounded up to whole blocks, at most half of it each).
-  struct Ends {
-    std::vector<uint8_t> head, tail;
-  };
-  absl::StatusOr<Ends> ReadEnds(const IscsiLunFacts& facts, uint64_t bytes, Nanos deadline);
+  // As IscsiInspector::Read: several commands at once, pieces in whatever order.
+  absl::Status Read(const IscsiLunFacts& facts, std::span<const IscsiInspector::Range> ranges,
+                    const IscsiInspector::Sink& sink, Nanos deadline);
 
   // Portal, names, ISID and what the login agreed on, as (name, value).
   std::vector<std::pair<std::string, std::string>> Negotiated() const;

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 #include "common/base/status.h"
 #include "tests/integration/iscsi/connection.h"
@@ -60,18 +61,54 @@ TEST_CASE("a probe lists and inspects LUNs and reads their ends") {
   CHECK(CodeOf((*probe)->Inspect(0, Soon()).status(), spec) == "ISCSI_NO_LUN");
   CHECK(CodeOf((*probe)->Inspect(3, Soon()).status(), spec) == "ISCSI_NO_LUN");
 
-  const auto ends = (*probe)->ReadEnds(*first, 1'000'000, Soon());
-  REQUIRE(ends.ok());
-  const size_t bytes = (1'000'000 + 511) / 512 * 512;
-  REQUIRE(ends->head.size() == bytes);
-  REQUIRE(ends->tail.size() == bytes);
-  CHECK(std::equal(ends->head.begin(), ends->head.end(), content.begin()));
-  CHECK(std::equal(ends->tail.begin(), ends->tail.end(), content.end() - static_cast<ptrdiff_t>(bytes)));
-  const auto all = (*probe)->ReadEnds(*second, 1 << 30, Soon());
-  REQUIRE(all.ok());
-  CHECK(all->head.size() == 2 << 20);
+  const uint64_t bytes = (1'000'000 + 511) / 512 * 512;
+  const IscsiInspector::Range ends[] = {{0, bytes}, {content.size() - bytes, bytes}, {4 << 20, 0}};
+  uint64_t read = 0;
+  const auto compare = [&](uint64_t offset, std::span<const uint8_t> piece) {
+    read += piece.size();
+    CHECK(std::equal(piece.begin(), piece.end(), content.begin() + static_cast<ptrdiff_t>(offset)));
+    return absl::OkStatus();
+  };
+  CHECK((*probe)->Read(*first, ends, compare, Soon()).ok());
+  CHECK(read == 2 * bytes);
+  const IscsiInspector::Range beyond[] = {{4 << 20, 4096}};
+  const auto ignore = [](uint64_t, std::span<const uint8_t>) { return absl::OkStatus(); };
+  CHECK(CodeOf((*probe)->Read(*second, beyond, ignore, Soon()), spec) == "ISCSI_PROTOCOL");
   probe->reset();
   CHECK(ReadFile(one, 0, content.size()) == content);
+}
+
+TEST_CASE("several reads of a probe are under way at once") {
+  RequireTgtOrSkip();
+  Tgt tgt;
+  tgt.AddLun(tgt.AddTarget(kTarget), 1, {});
+  IscsiProxy proxy(tgt.port());
+  const IscsiConnectionSpec spec = SpecFor(proxy.port());
+  auto probe = IscsiProbe::Login(spec, Soon());
+  REQUIRE(probe.ok());
+  const auto facts = (*probe)->Inspect(1, Soon());
+  REQUIRE(facts.ok());
+  proxy.HoldReads(true);
+  const IscsiInspector::Range range[] = {{0, 8 << 20}};
+  uint64_t read = 0;
+  std::thread releaser([&] {
+    const Nanos deadline = SteadyClock::Get().Now() + kMinute;
+    while (proxy.transfers() < IscsiInspector::kReadsAtOnce && SteadyClock::Get().Now() < deadline)
+      std::this_thread::yield();
+    proxy.HoldReads(false);
+  });
+  CHECK((*probe)
+            ->Read(
+                *facts, range,
+                [&](uint64_t, std::span<const uint8_t> piece) {
+                  CHECK(proxy.transfers() >= IscsiInspector::kReadsAtOnce);
+                  read += piece.size();
+                  return absl::OkStatus();
+                },
+                SteadyClock::Get().Now() + kMinute)
+            .ok());
+  releaser.join();
+  CHECK(read == 8 << 20);
 }
 
 TEST_CASE("a probe of a silent target ends at its deadline") {

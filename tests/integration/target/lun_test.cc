@@ -4,9 +4,11 @@
 
 #include <catch2/catch.hpp>
 
+#include "agent/guard/device_ends.h"
 #include "agent/guard/label.h"
 #include "agent/target/target.h"
 #include "common/base/status.h"
+#include "tests/support/iscsi_proxy.h"
 #include "tests/support/tgt.h"
 
 namespace muster::test {
@@ -73,6 +75,44 @@ TEST_CASE("another label of the same generation is not taken for this run's") {
   REQUIRE(pwrite(fd, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
   close(fd);
   CHECK(CodeOf(rig.As(false, (*guard)->generation())) == "LABEL_CHANGED");
+}
+
+TEST_CASE("many LUNs behind a slow link are attached in time, and labelled once each") {
+  constexpr int kLuns = 16;
+  Rig rig;
+  IscsiProxy proxy(rig.tgt.port());
+  auto& kind = std::get<IscsiTarget>(rig.request.target.kind);
+  kind.portals = {"127.0.0.1:" + std::to_string(proxy.port())};
+  for (int lun = 2; lun <= kLuns; ++lun) {
+    rig.tgt.AddLun(rig.target, lun, Tgt::Lun{});
+    kind.luns.push_back(static_cast<uint32_t>(lun));
+    rig.request.objects.push_back({.slot = static_cast<uint32_t>(lun - 1), .name = "", .size = 8 << 20});
+  }
+  // One after another, each of the 64 reads waiting for the one before, takes over two minutes at this distance.
+  proxy.Delay(40 * kMillisecond);
+  const auto guard = rig.As(true);
+  INFO((guard.ok() ? "" : FormatError(guard.status())));
+  REQUIRE(guard.ok());
+  CHECK((*guard)->objects().size() == kLuns);
+  CHECK(CodeOf(rig.As(true)) == "TARGET_HELD");
+  const uint64_t before = proxy.transfers();
+  CHECK(rig.As(false, (*guard)->generation()).ok());
+  CHECK(proxy.transfers() - before == kLuns);  // the label alone
+}
+
+TEST_CASE("the guard of a labelled LUN reads the reserved ends, of another LUN all that is examined") {
+  Rig rig;
+  IscsiProxy proxy(rig.tgt.port());
+  std::get<IscsiTarget>(rig.request.target.kind).portals = {"127.0.0.1:" + std::to_string(proxy.port())};
+  constexpr uint64_t kRead = 256 << 10;  // of one command
+  constexpr uint64_t kWrites = 1;        // the label
+  auto guard = rig.As(true);
+  REQUIRE(guard.ok());
+  CHECK(proxy.transfers() == 2 * (2 * kExaminedBytes / kRead) + kWrites);  // before all writes, and before the first
+  REQUIRE((*guard)->Detach().ok());
+  const uint64_t before = proxy.transfers();
+  REQUIRE(rig.As(true).ok());
+  CHECK(proxy.transfers() - before == 2 * (2 * kReservedBytes / kRead) + kWrites);
 }
 
 TEST_CASE("objects beyond the LUNs of a target are refused, whatever a message says") {
