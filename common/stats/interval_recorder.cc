@@ -102,7 +102,7 @@ absl::StatusOr<std::vector<size_t>> BudgetPages(const std::vector<RecorderShape>
 }
 
 IntervalRecorder::IntervalRecorder(const RecorderShape& shape, size_t pages)
-    : pool_(pages), full_(kSets), clean_(kSets) {
+    : pool_(pages, PagesFor(shape).least), full_(kSets), clean_(kSets) {
   for (int i = 0; i < kSets; ++i) {
     sets_.push_back(std::make_unique<IntervalSet>(shape, &pool_));
     clean_.Push(sets_.back().get());
@@ -124,6 +124,7 @@ IntervalSet* IntervalRecorder::TakeFull() {
 
 void IntervalRecorder::GiveBack(IntervalSet* set) {
   set->Clear();
+  pool_.KeepAhead();
   clean_.Push(set);
 }
 

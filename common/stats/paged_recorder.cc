@@ -1,7 +1,11 @@
 #include "common/stats/paged_recorder.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <new>
 
 #include "common/base/status.h"
 
@@ -24,11 +28,32 @@ void ForEachInPage(const uint32_t* page, Visit&& visit) {
 
 }  // namespace
 
-PagePool::PagePool(size_t pages) : memory_(std::make_unique<uint32_t[]>(pages * hist::kOctave)), capacity_(pages) {}
+PagePool::PagePool(size_t pages, size_t resident) : capacity_(pages), resident_(std::min(pages, resident)) {
+  if (capacity_ == 0) return;
+  void* const memory =
+      mmap(nullptr, capacity_ * kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  memory_ = static_cast<uint32_t*>(memory);
+  std::memset(memory_, 0, resident_ * kPageBytes);
+}
+
+PagePool::~PagePool() {
+  if (memory_ != nullptr) munmap(memory_, capacity_ * kPageBytes);
+}
 
 uint32_t* PagePool::Take() {
-  if (used_ == capacity_) return nullptr;
-  return memory_.get() + hist::kOctave * used_++;
+  const size_t used = used_.load(std::memory_order_relaxed);
+  if (used == capacity_) return nullptr;
+  used_.store(used + 1, std::memory_order_relaxed);
+  return memory_ + hist::kOctave * used;
+}
+
+void PagePool::KeepAhead() {
+  const size_t wanted = std::min(capacity_, used() + kAhead);
+  if (wanted <= resident_) return;
+  // Leaves what is there as it is, so it may meet the taker. Kernels before 5.14 do not know it.
+  madvise(memory_ + hist::kOctave * resident_, (wanted - resident_) * kPageBytes, MADV_POPULATE_WRITE);
+  resident_ = wanted;
 }
 
 uint32_t* PagedHistogram::TakePage(uint32_t octave) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -13,20 +14,32 @@ namespace muster {
 // back when the reporter has cleared a recorder. Thread-safe hand-back without a lock: the free list is only touched
 // by the thread that holds the recorder set (it travels worker -> reporter -> worker whole), so the pool itself is
 // NOT thread-safe: a recorder keeps its pages across intervals and takes new ones only in the worker.
+//
+// The first `resident` pages have memory from the start. The others are addresses that get theirs ahead of use, by
+// KeepAhead, so that an agent does not hold all its bound for latencies that come from everywhere at once.
 class PagePool {
  public:
-  explicit PagePool(size_t pages);
+  explicit PagePool(size_t pages, size_t resident = SIZE_MAX);
+  ~PagePool();
+  PagePool(const PagePool&) = delete;
+  PagePool& operator=(const PagePool&) = delete;
   // A zeroed page, or nullptr when exhausted (the value is then counted in moments and `lost_pages`; sums would not
   // add up, so the engine sizes the pool for the worst case and a check covers the rest).
   uint32_t* Take();
   size_t capacity() const { return capacity_; }
-  size_t used() const { return used_; }
+  size_t used() const { return used_.load(std::memory_order_relaxed); }
+  // Gives memory to kAhead pages beyond the used ones. From one thread at a time, any, also while another takes pages:
+  // what it does not get done in time costs the taker a page fault and nothing else.
+  void KeepAhead();
+  size_t resident() const { return resident_; }  // of the thread that keeps ahead
+  static constexpr size_t kAhead = 256;
   static constexpr size_t kPageBytes = hist::kOctave * sizeof(uint32_t);
 
  private:
-  std::unique_ptr<uint32_t[]> memory_;
-  size_t capacity_;
-  size_t used_ = 0;
+  uint32_t* memory_ = nullptr;
+  const size_t capacity_;
+  size_t resident_;
+  std::atomic<size_t> used_{0};  // written by the taker alone
 };
 
 // The recorder of the hot path: 32-bit paged counters, exact moments. One writer; no lock, no atomic, no allocation.

@@ -1,6 +1,10 @@
 #include "common/stats/paged_recorder.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "common/base/rng.h"
 #include "common/base/status.h"
@@ -90,6 +94,36 @@ TEST_CASE("adding to a histogram that is full is refused whole", "[paged]") {
   const Histogram before = full;
   CHECK(GetErrorInfo(paged.AddTo(full)).code == "HISTOGRAM_OVERFLOW");
   CHECK(full == before);
+}
+
+TEST_CASE("a pool holds memory for its resident pages and keeps ahead of those taken", "[paged]") {
+  constexpr size_t kPages = 8192;  // 32 MiB
+  PagePool pool(kPages, 16);
+  uint32_t* const first = pool.Take();
+  const auto held = [&] {
+    std::vector<unsigned char> there(kPages);
+    REQUIRE(mincore(first, kPages * PagePool::kPageBytes, there.data()) == 0);
+    return static_cast<size_t>(std::count_if(there.begin(), there.end(), [](unsigned char c) { return (c & 1) != 0; }));
+  };
+  // Where memory comes in huge pages, up to two of them are begun.
+  constexpr size_t kSlack = 1024;
+  CHECK(held() >= 16);
+  CHECK(held() <= 16 + kSlack);
+  first[0] = 7;
+  pool.KeepAhead();
+  CHECK(pool.resident() == 1 + PagePool::kAhead);
+  CHECK(held() <= 1 + PagePool::kAhead + kSlack);
+  CHECK(first[0] == 7);
+  while (pool.used() < kPages) {
+    if (pool.used() % PagePool::kAhead == 0) pool.KeepAhead();
+    REQUIRE(pool.used() < pool.resident());
+    uint32_t* const page = pool.Take();
+    REQUIRE(page == first + (pool.used() - 1) * hist::kOctave);
+    CHECK(page[hist::kOctave - 1] == 0);
+  }
+  CHECK(pool.Take() == nullptr);
+  pool.KeepAhead();
+  CHECK(pool.resident() == kPages);
 }
 
 TEST_CASE("payload sizes of an interval stay near those the report bound was made for", "[paged]") {
