@@ -114,7 +114,7 @@ class IscsiBackend final : public Backend {
       session_.ExpectMore(accepted + 1 < ops.size() && outstanding_ + 1 < capacity_);
       Accept(ops[accepted++]);
     }
-    session_.ExpectMore(false);
+    session_.Push();
     if (__builtin_expect(link_.broken(), 0)) LoseConnection();
     if (__builtin_expect(ready_count_ > 0, 0)) link_.RaiseEvent();
     link_.UpdateWait();

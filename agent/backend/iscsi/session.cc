@@ -384,9 +384,14 @@ bool IscsiSession::Send(uint32_t id, const Cdb& cdb, uint16_t lun, uint8_t* data
 }
 
 void IscsiSession::ExpectMore(bool more) {
+  impl_->tap.more = more;
+}
+
+void IscsiSession::Push() {
   LibiscsiTap& tap = impl_->tap;
-  tap.more = more;
-  if (more || !tap.unpushed || phase_ != Phase::kUp || spec_.transport != IscsiTransport::kTcp) return;
+  tap.more = false;
+  if (__builtin_expect(!tap.unpushed, 1)) return;
+  if (phase_ != Phase::kUp || spec_.transport != IscsiTransport::kTcp) return;
   const int on = 1;
   setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // sends what waits, even where it is on already
   tap.unpushed = false;

@@ -45,8 +45,10 @@ class IscsiSession {
   // Hands over a command; `id` < kMaxCommands and not in use. `data` stays the caller's until the answer or Drop.
   // Tries to send it; see sending(). False: not up, or the library is out of memory.
   bool Send(uint32_t id, const Cdb& cdb, uint16_t lun, uint8_t* data, uint32_t bytes);
-  // Until it is called with false, commands may wait in the socket for those after them; then they go.
+  // Whether another command follows the next one at once: that one may wait in the socket for it. After the last,
+  // Push sends what waits there, if anything does.
   void ExpectMore(bool more);
+  void Push();
   // Tries again to send what is queued.
   void Flush();
   // True while something handed over has not gone to the socket.

@@ -25,7 +25,7 @@ void Run(const IscsiLoopOptions& options) {
   if (!opened.ok()) Die(FormatError(opened));
   uint64_t size = 0;
   for (const auto& [name, value] : backend->Describe().parameters) {
-    if (name == fmt::format("LUN {} size", options.lun)) size = std::strtoull(value.c_str(), nullptr, 10);
+    if (name == "LUN size") size = std::strtoull(value.c_str(), nullptr, 10);
   }
   const LoopBuffers buffers(options);
   LoopOffsets offsets(options, size);

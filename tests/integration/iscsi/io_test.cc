@@ -1,4 +1,7 @@
 // What goes through the session is what the backing file holds, whatever sizes, depths, blocks and LUNs.
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -6,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "agent/backend/iscsi/inspect.h"
 #include "tests/integration/iscsi/connection.h"
 
 namespace muster::test {
@@ -236,6 +240,42 @@ TEST_CASE("what was agreed on is described") {
   CHECK(c.RunOne(c.Op(IoKind::kWrite, 0, 65536)).outcome == IoOutcome::kOk);
   CHECK(c.RunOne(c.Op(IoKind::kRead, 0, 65536, 1)).outcome == IoOutcome::kOk);
   CHECK(std::memcmp(c.buffer(0), c.buffer(1), 65536) == 0);
+}
+
+TEST_CASE("a batch of commands leaves as one segment") {
+  RequireTgtOrSkip();
+  Tgt tgt;
+  tgt.AddLun(tgt.AddTarget(kTarget), 1, {});
+  const IscsiConnectionSpec spec = SpecFor(tgt.port());
+  IscsiSession session(spec);
+  IscsiInspector inspector(spec, session);
+  const Nanos deadline = SteadyClock::Get().Now() + kMinute;
+  REQUIRE(session.Start("127.0.0.1:" + std::to_string(tgt.port())).ok());
+  REQUIRE(inspector.WaitForLogin(deadline).ok());
+  REQUIRE(inspector.Inspect(1, deadline).ok());
+  constexpr uint32_t kBatch = 8;
+  uint32_t answers = 0;
+  session.SetHandler([](void* count, uint32_t, const ScsiAnswer&) { ++*static_cast<uint32_t*>(count); }, &answers);
+  const auto segments = [&] {
+    tcp_info info{};
+    socklen_t bytes = sizeof info;
+    REQUIRE(getsockopt(session.fd(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0);
+    return info.tcpi_data_segs_out;
+  };
+  // With its end known, and with one that turns out to have been the last.
+  for (const bool known : {true, false}) {
+    std::vector<uint8_t> data(kBatch * 4096);
+    const uint32_t before = segments();
+    answers = 0;
+    for (uint32_t i = 0; i < kBatch; ++i) {
+      session.ExpectMore(!known || i + 1 < kBatch);
+      REQUIRE(session.Send(i, ReadCdb(i, 8, false), 1, data.data() + i * 4096, 4096));
+    }
+    session.Push();
+    CHECK(segments() - before == 1);
+    while (answers < kBatch && SteadyClock::Get().Now() < deadline) session.Step();
+    CHECK(answers == kBatch);
+  }
 }
 
 }  // namespace
