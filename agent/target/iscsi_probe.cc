@@ -91,10 +91,11 @@ absl::Status See(PortalSeen& seen, Nanos deadline) {
 std::vector<PortalSeen> SeePortals(const IscsiTarget& target, Nanos deadline, absl::Status& fault) {
   std::vector<PortalSeen> portals;
   std::vector<IscsiConnectionSpec> specs;
+  const uint16_t first = ExtraQualifier();
   for (const std::string& portal : target.portals) {
     IscsiTarget one = target;
     one.portals = {portal};
-    const auto spec = SpecOf(one, 0, 0, ExtraQualifier());
+    const auto spec = SpecOf(one, 0, 0, ExtraQualifier(first, portals.size()));
     fault = spec.status();
     if (!spec.ok()) return {};
     specs.push_back(*spec);
@@ -192,6 +193,7 @@ TargetInspection ProbeIscsi(const IscsiTarget& target, const std::vector<ObjectS
   for (size_t i = 0; i < luns.size() && i < kMostProbedLuns; ++i) {
     specs.push_back(*spec);
     specs.back().luns = {luns[i]};
+    specs.back().isid_qualifier = ExtraQualifier(spec->isid_qualifier, i);
   }
   probe.luns.resize(specs.size());
   const auto look = [&](size_t i) {

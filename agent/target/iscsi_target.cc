@@ -40,8 +40,9 @@ class AttachedIscsi final : public AttachedTarget {
 absl::StatusOr<std::vector<IscsiConnectionSpec>> SpecsOf(const IscsiTarget& target, size_t objects) {
   if (!target.secret.value.empty()) prctl(PR_SET_DUMPABLE, 0);  // a core dump would hold it
   std::vector<IscsiConnectionSpec> specs;
+  const uint16_t first = ExtraQualifier();  // of one initiator, too, several are looked at at once
   for (uint32_t slot = 0; slot < objects; ++slot) {
-    MUSTER_ASSIGN_OR_RETURN(specs.emplace_back(), SpecOf(target, slot, slot, ExtraQualifier()));
+    MUSTER_ASSIGN_OR_RETURN(specs.emplace_back(), SpecOf(target, slot, slot, ExtraQualifier(first, slot)));
   }
   return specs;
 }

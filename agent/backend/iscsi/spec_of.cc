@@ -12,6 +12,8 @@
 namespace muster {
 namespace {
 
+constexpr size_t kExtraQualifiers = UINT16_MAX - kFirstExtraQualifier;  // one less than there are, for each + 1
+
 absl::Status Fault(const char* field, std::string message) {
   return MakeError(absl::StatusCode::kInvalidArgument,
                    {"INVALID_FIELD", field, std::move(message), "This is a fault of the controller; report it."});
@@ -53,7 +55,11 @@ absl::StatusOr<IscsiConnectionSpec> SpecOf(const IscsiTarget& target, uint32_t i
 
 uint16_t ExtraQualifier() {
   static std::random_device random;
-  return static_cast<uint16_t>(kFirstExtraQualifier + random() % (UINT16_MAX - kFirstExtraQualifier));
+  return static_cast<uint16_t>(kFirstExtraQualifier + random() % kExtraQualifiers);
+}
+
+uint16_t ExtraQualifier(uint16_t first, size_t n) {
+  return static_cast<uint16_t>(kFirstExtraQualifier + (first - kFirstExtraQualifier + 2 * n) % kExtraQualifiers);
 }
 
 }  // namespace muster

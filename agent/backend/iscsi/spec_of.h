@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
@@ -20,5 +21,8 @@ absl::StatusOr<IscsiConnectionSpec> SpecOf(const IscsiTarget& target, uint32_t i
 // A qualifier of this process for connections beside the load: of its own in each process and call, as far as chance
 // goes (one in 49,151).
 uint16_t ExtraQualifier();
+// The n-th (below 24,000) of those that one user of `first` opens at once: unlike all others of his, and so is each
+// + 1.
+uint16_t ExtraQualifier(uint16_t first, size_t n);
 
 }  // namespace muster

@@ -1,6 +1,6 @@
 // What goes through the session is what the backing file holds, whatever sizes, depths, blocks and LUNs.
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -83,6 +83,7 @@ TEST_CASE("many LUNs behind a slow link are attached in time, and labelled once 
   IscsiProxy proxy(rig.tgt.port());
   auto& kind = std::get<IscsiTarget>(rig.request.target.kind);
   kind.portals = {"127.0.0.1:" + std::to_string(proxy.port())};
+  kind.initiator = "iqn.2026-11.net.muster.test:one";  // all sessions are of one initiator
   for (int lun = 2; lun <= kLuns; ++lun) {
     rig.tgt.AddLun(rig.target, lun, Tgt::Lun{});
     kind.luns.push_back(static_cast<uint32_t>(lun));

@@ -80,5 +80,18 @@ TEST_CASE("initiators meet every pair of source and portal, each as often as the
   }
 }
 
+TEST_CASE("sessions beside the load that are there at once are told apart, by the two") {
+  for (const int first : {int{kFirstExtraQualifier}, 40'000, UINT16_MAX - 1}) {
+    std::set<uint16_t> all;
+    for (size_t n = 0; n < 256; ++n) {
+      const uint16_t qualifier = ExtraQualifier(static_cast<uint16_t>(first), n);
+      CHECK(qualifier >= kFirstExtraQualifier);
+      CHECK(all.insert(qualifier).second);
+      CHECK(all.insert(static_cast<uint16_t>(qualifier + 1)).second);
+      CHECK(qualifier != UINT16_MAX);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace muster
