@@ -42,7 +42,8 @@ std::vector<std::pair<std::string, std::string>> FoldFacts(const std::vector<Bac
   for (const BackendFacts& backend : backends) {
     for (const auto& [name, value] : backend.parameters) {
       auto& by_value = Of(all, name).by_value;
-      const auto at = std::find_if(by_value.begin(), by_value.end(), [&](const auto& v) { return v.first == value; });
+      const auto at = std::find_if(by_value.begin(), by_value.end(),
+                                   [&wanted = value](const auto& v) { return v.first == wanted; });
       if (at == by_value.end()) {
         by_value.push_back({value, {backend.whose}});
       } else {

@@ -113,7 +113,7 @@ std::string NativeCodeName(int32_t code) {
   }
   const std::string_view key = kKeys[(code >> 16) & 0xf];
   const auto asc_ascq = static_cast<uint16_t>(code);
-  const std::string numbers = fmt::format("{} {:02X}/{:02X}", key, asc_ascq >> 8, asc_ascq & 0xff);
+  std::string numbers = fmt::format("{} {:02X}/{:02X}", key, asc_ascq >> 8, asc_ascq & 0xff);
   for (const AscName& entry : kAscNames) {
     if (entry.code == asc_ascq) return fmt::format("{} {}", numbers, entry.name);
   }

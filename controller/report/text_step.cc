@@ -182,7 +182,8 @@ std::string ConnectionsText(const StepFigures& figures) {
   for (const ConnectionTotals& connection : figures.connections) {
     down += connection.down;
     for (const auto& [name, value] : connection.counters) {
-      const auto at = std::find_if(sums.begin(), sums.end(), [&](const auto& sum) { return sum.first == name; });
+      const auto at =
+          std::find_if(sums.begin(), sums.end(), [&wanted = name](const auto& sum) { return sum.first == wanted; });
       if (at == sums.end()) {
         sums.emplace_back(name, value);
       } else if (name.starts_with("smallest")) {

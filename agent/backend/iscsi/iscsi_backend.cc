@@ -71,7 +71,7 @@ class IscsiBackend final : public Backend {
     op_timeout_ = limits.op_timeout;
     now_ = SteadyClock::Get().Now();
     auto luns = link_.Open(std::min(deadline, now_ + spec_.login_timeout), Answered, this);
-    const absl::Status status = luns.ok() ? TakeLuns(std::move(*luns), objects) : luns.status();
+    absl::Status status = luns.ok() ? TakeLuns(std::move(*luns), objects) : luns.status();
     if (!status.ok()) {
       link_.Close(luns.ok());
       return status;

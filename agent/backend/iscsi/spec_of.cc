@@ -31,6 +31,7 @@ absl::StatusOr<IscsiConnectionSpec> SpecOf(const IscsiTarget& target, uint32_t i
   IscsiConnectionSpec out;
   const auto portals = static_cast<uint32_t>(target.portals.size());
   const auto sources = static_cast<uint32_t>(target.sources.size());
+  if (portals == 0) return Fault("iscsi.portal", "a target without portals");
   // Both lists go round; where their lengths share a factor, each round of both begins one portal later, so that every
   // pair comes.
   const uint32_t round = sources == 0 ? portals : std::lcm(portals, sources);

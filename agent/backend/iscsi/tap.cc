@@ -69,6 +69,8 @@ TapScope::~TapScope() {
 
 }  // namespace muster
 
+// The names are the linker's (--wrap), whatever else is reserved.
+// NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 
 int __real_connect(int fd, const sockaddr* address, socklen_t bytes);
@@ -142,3 +144,4 @@ int __wrap_iscsi_reconnect(iscsi_context* context) {
 }
 
 }  // extern "C"
+// NOLINTEND(bugprone-reserved-identifier)
