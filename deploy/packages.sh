@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages named by its arguments' groups (build, quickstart, test, bench) that are missing. Prints nothing if none is.
+# Installs the Debian packages named by its arguments' groups (build, quickstart, test, bench, lab) that are missing. Prints nothing if none is.
 set -euo pipefail
 
 build=(g++ cmake ninja-build ccache pkg-config git ca-certificates
@@ -9,6 +9,7 @@ build=(g++ cmake ninja-build ccache pkg-config git ca-certificates
 test=(tgt qemu-utils qemu-block-extra catch2 libbenchmark-dev python3 util-linux mount fdisk e2fsprogs xfsprogs procps sqlite3 bash-completion clang-format clang-tidy)
 quickstart=(tgt util-linux)
 bench=(fio libiscsi-bin tgt)
+lab=(qemu-system-x86 mmdebstrap busybox-static cpio e2fsprogs kmod python3)
 
 wanted=()
 for group in "$@"; do
@@ -17,7 +18,8 @@ for group in "$@"; do
     quickstart) wanted+=("${quickstart[@]}") ;;
     test) wanted+=("${test[@]}") ;;
     bench) wanted+=("${bench[@]}") ;;
-    *) echo "usage: $0 build|quickstart|test|bench ..." >&2; exit 2 ;;
+    lab) wanted+=("${lab[@]}") ;;
+    *) echo "usage: $0 build|quickstart|test|bench|lab ..." >&2; exit 2 ;;
   esac
 done
 missing=()

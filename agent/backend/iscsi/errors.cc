@@ -76,12 +76,25 @@ absl::Status LoginStatusError(const IscsiConnectionSpec& spec, uint16_t status) 
           {"ISCSI_NO_TARGET", PlaceOf(spec),
            fmt::format("the portal has no such target for initiator {}", spec.initiator),
            "Check the target's name, and its access list: some targets answer so to initiators that are not on it."});
+    case 0x0200: {
+      // LIO answers so, and with nothing else, when a key has no value that suits both sides.
+      const bool digest = spec.header_digest == IscsiHeaderDigest::kCrc32c;
+      return MakeError(
+          absl::StatusCode::kFailedPrecondition,
+          {digest ? "ISCSI_DIGEST" : "ISCSI_NEGOTIATION", PlaceOf(spec),
+           fmt::format("the target does not accept what the login offered (status 0200h): HeaderDigest {}, DataDigest "
+                       "None",
+                       digest ? "CRC32C" : "None"),
+           "Digests are the usual reason: allow the HeaderDigest asked for, and DataDigest None, at the target."});
+    }
     case 0x0301:
+      return MakeError(absl::StatusCode::kUnavailable,
+                       {"ISCSI_NO_TARGET", PlaceOf(spec), "the portal says that the target is not in service",
+                        "Check the target's name and that it is enabled: some targets (LIO among them) answer so to an "
+                        "unknown name. It may also refuse logins for a while."});
     case 0x0302:
       return MakeError(absl::StatusCode::kResourceExhausted,
-                       {"ISCSI_PROTOCOL", PlaceOf(spec),
-                        status == 0x0301 ? "the target refuses logins for now (service unavailable)"
-                                         : "the target refuses the login (out of resources)",
+                       {"ISCSI_PROTOCOL", PlaceOf(spec), "the target refuses the login (out of resources)",
                         "Check the target's limit of sessions."});
     default:
       return MakeError(

@@ -26,7 +26,12 @@ TEST_CASE("statuses of a login become typed errors") {
   CHECK(code(0x0202) == "ISCSI_LOGIN_ACL");
   CHECK(code(0x0203) == "ISCSI_NO_TARGET");
   CHECK(code(0x0204) == "ISCSI_NO_TARGET");
-  for (const uint16_t status : {0x0200, 0x0205, 0x0206, 0x020b, 0x0300, 0x0301, 0x0302}) {
+  CHECK(code(0x0301) == "ISCSI_NO_TARGET");
+  CHECK(code(0x0200) == "ISCSI_NEGOTIATION");
+  IscsiConnectionSpec digest = Spec();
+  digest.header_digest = IscsiHeaderDigest::kCrc32c;
+  CHECK(GetErrorInfo(LoginStatusError(digest, 0x0200)).code == "ISCSI_DIGEST");
+  for (const uint16_t status : {0x0205, 0x0206, 0x020b, 0x0300, 0x0302}) {
     CHECK(code(status) == "ISCSI_PROTOCOL");
   }
 }
