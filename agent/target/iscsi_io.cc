@@ -23,6 +23,14 @@ absl::Status Failed(const std::string& place, const char* what, const std::strin
                    {"ISCSI_WRITE", place, fmt::format("{} failed: {}", what, why), "Look at the target's log."});
 }
 
+absl::Status Reserved(const std::string& place, const char* what) {
+  return MakeError(
+      absl::StatusCode::kFailedPrecondition,
+      {"ISCSI_RESERVED", place, fmt::format("{} failed: RESERVATION CONFLICT", what),
+       "Another initiator holds a reservation of the LUN: look for who uses it (`sg_persist -i -r DEVICE` on "
+       "a host that sees it), or name another LUN."});
+}
+
 }  // namespace
 
 IscsiWriter::IscsiWriter(std::unique_ptr<Backend> backend, std::string place, Nanos deadline)
@@ -50,6 +58,9 @@ absl::Status IscsiWriter::Run(std::span<const IoOp> ops, const char* what) {
     for (size_t i = 0; i < n; ++i) {
       if (done[i].outcome == IoOutcome::kOk) continue;
       backend_->Close();  // what is under way must find no buffer
+      if (done[i].native_code == NativeCodeOf({.delivered = true, .status = kScsiReservationConflict})) {
+        return Reserved(place_, what);
+      }
       return Failed(place_, what, NativeCodeName(done[i].native_code));
     }
     ended += n;

@@ -20,7 +20,7 @@ class IscsiWriter {
   IscsiWriter(const IscsiWriter&) = delete;
   IscsiWriter& operator=(const IscsiWriter&) = delete;
 
-  // Whole blocks. ISCSI_WRITE with what the target answered.
+  // Whole blocks. ISCSI_RESERVED, or ISCSI_WRITE with what the target answered.
   absl::Status Write(uint64_t offset, std::span<uint8_t> bytes);
   // Zeroes at several places, several writes under way at once.
   struct Range {

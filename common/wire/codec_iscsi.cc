@@ -68,6 +68,13 @@ absl::Status NoDataDigest() {
                     .next = "Remove it; header_digest: crc32c is there. Kernel initiators have data digests."});
 }
 
+absl::Status NotOverIser(const char* place, const char* why) {
+  return MakeError(absl::StatusCode::kInvalidArgument, {.code = "CONTRADICTION",
+                                                        .place = place,
+                                                        .message = fmt::format("not over iSER: {}", why),
+                                                        .next = "Remove it, or use transport: tcp."});
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<uint32_t>> ParseLuns(const std::vector<std::string>& texts) {
@@ -116,6 +123,12 @@ absl::StatusOr<IscsiTarget> DecodeIscsi(const v1::Target& target) {
   out.header_digest = from.header_digest() == v1::ISCSI_DIGEST_CRC32C;
   if (from.data_digest() == v1::ISCSI_DIGEST_CRC32C) return NoDataDigest();
   out.iser = from.transport() == v1::ISCSI_TRANSPORT_ISER;
+  if (out.iser && out.header_digest) {
+    return NotOverIser("iscsi.header_digest", "RDMA has checksums of its own, the login must ask for no digest");
+  }
+  if (out.iser && !out.sources.empty()) {
+    return NotOverIser("iscsi.source", "libiscsi 1.19 takes the RDMA device and address of the route to the portal");
+  }
   if (!from.driver().empty() && from.driver() != "user") {
     return Syntax("iscsi.driver", fmt::format("{} is no driver of this release", QuoteText(from.driver())),
                   "Write driver: user. A LUN that the kernel has logged in to is a block target.");

@@ -4,8 +4,8 @@ import glob
 import os
 import subprocess
 
-from harness import Skip, check_run, wait_for
-from tgtd import MIB
+from harness import Skip, check_run, run, wait_for
+from tgtd import MIB, campaign
 
 ROOT = "/sys/kernel/config/target"
 IQN = "iqn.2026-11.net.muster.lab"
@@ -140,3 +140,14 @@ def head(device, size=MIB, offset=0):
     with open(device, "rb") as f:
         f.seek(offset)
         return f.read(size)
+
+
+def refused(place, target, code, *named, **more):
+    done = run(place, place.campaign(campaign(target, more.pop("step", "workload: {size: 8MiB}, measure: {warmup: 0s, window: 1s}"), chap=more.pop("chap", ""), **more)))
+    error = done.result()["error"]
+    assert done.code == 3 and error["code"] == code, (code, done)
+    for text in named:
+        assert text in error["place"] + error["message"], (text, error)
+    assert error["next"], error
+    print(f"        {code} after {done.seconds:.1f} s: {error['message']}", flush=True)
+    return done

@@ -78,7 +78,8 @@ std::vector<std::pair<std::string, std::string>> DescribeSession(const IscsiConn
           {"MaxRecvDataSegmentLength of the target", or_default("MaxRecvDataSegmentLength", "8192")},
           {"FirstBurstLength", or_default("FirstBurstLength", "65536")},
           {"MaxBurstLength", or_default("MaxBurstLength", "262144")},
-          {"ImmediateData", or_default("ImmediateData", "Yes")},
+          // A "No" of ours need not be answered (RFC 7143 6.2.2), and over iSER we say so.
+          {"ImmediateData", or_default("ImmediateData", spec.transport == IscsiTransport::kTcp ? "Yes" : "No")},
           {"InitialR2T", or_default("InitialR2T", "Yes")},
           {"MaxOutstandingR2T", or_default("MaxOutstandingR2T", "1")},
           {"ErrorRecoveryLevel", or_default("ErrorRecoveryLevel", "0")},

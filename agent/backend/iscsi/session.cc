@@ -161,29 +161,34 @@ absl::Status IscsiSession::Begin(const std::string& numeric_portal) {
   iscsi_context* const context = impl.context;
   iscsi_set_log_level(context, 0);  // its debug texts show CHAP keys, and the environment could ask for them
   iscsi_set_noautoreconnect(context, 1);
-  if (spec_.transport == IscsiTransport::kIser && iscsi_init_transport(context, ISER_TRANSPORT) != 0) {
+  const bool tcp = spec_.transport == IscsiTransport::kTcp;
+  impl.tap.iser.used = !tcp;
+  const TapScope scope(&impl.tap);
+  if (!tcp && iscsi_init_transport(context, ISER_TRANSPORT) != 0) {
     Drop();
     return NoRdmaError(spec_, "the library has no iSER");
   }
+  if (!tcp) WatchIser(context);
   iscsi_set_session_type(context, ISCSI_SESSION_NORMAL);
   iscsi_set_targetname(context, spec_.target.c_str());
   iscsi_set_isid_random(context, IsidSeed(spec_.initiator), spec_.isid_qualifier);
   iscsi_set_header_digest(context, spec_.header_digest == IscsiHeaderDigest::kCrc32c ? ISCSI_HEADER_DIGEST_CRC32C
                                                                                      : ISCSI_HEADER_DIGEST_NONE);
-  iscsi_set_immediate_data(context, ISCSI_IMMEDIATE_DATA_YES);
-  iscsi_set_initial_r2t(context, ISCSI_INITIAL_R2T_NO);
+  // Over iSER the target fetches all data itself (the library sends none along with a command).
+  iscsi_set_immediate_data(context, tcp ? ISCSI_IMMEDIATE_DATA_YES : ISCSI_IMMEDIATE_DATA_NO);
+  iscsi_set_initial_r2t(context, tcp ? ISCSI_INITIAL_R2T_NO : ISCSI_INITIAL_R2T_YES);
   if (!spec_.user.empty()) iscsi_set_initiator_username_pwd(context, spec_.user.c_str(), spec_.secret.c_str());
   if (!spec_.mutual_user.empty()) {
     iscsi_set_target_username_pwd(context, spec_.mutual_user.c_str(), spec_.mutual_secret.c_str());
   }
-  const TapScope scope(&impl.tap);
   if (iscsi_connect_async(context, portal_.c_str(), Impl::OnConnect, &impl) != 0) {
     const int bind_errno = impl.tap.bind_errno;
     const std::string why = WithoutSecrets(spec_, iscsi_get_error(context));
     Drop();
     return bind_errno != 0 ? BindError(spec_, bind_errno) : ConnectError(spec_, why);
   }
-  phase_ = Phase::kConnecting;
+  // iSER connects within the call, by a thread of the library's, and has sent the login.
+  phase_ = impl.connected ? Phase::kLogin : Phase::kConnecting;
   return absl::OkStatus();
 }
 
@@ -195,6 +200,15 @@ void IscsiSession::Fail(absl::Status why, int err) {
 
 void IscsiSession::Service(int events) {
   Impl& impl = *impl_;
+  if (__builtin_expect(spec_.transport == IscsiTransport::kIser, 0)) {
+    // Over iSER the library sends at once, takes nothing but POLLIN for well, and blocks when nothing is there.
+    pollfd p{.fd = fd(), .events = POLLIN, .revents = 0};
+    if (poll(&p, 1, 0) <= 0) {
+      if (IserGone(impl.context)) Fail(ConnectError(spec_, "the target ended the connection"), ECONNRESET);
+      return;
+    }
+    events = POLLIN;
+  }
   const TapScope scope(&impl.tap);
   errno = 0;
   const int result = iscsi_service(impl.context, events);
@@ -321,15 +335,9 @@ absl::Status IscsiSession::Overdue(Nanos patience) const {
 
 void IscsiSession::Step() {
   switch (phase_) {
-    case Phase::kUp: {
-      int events = sending() ? POLLIN | POLLOUT : POLLIN;
-      if (spec_.transport == IscsiTransport::kIser) {  // its completion channel blocks when nothing is there
-        pollfd p{.fd = fd(), .events = POLLIN, .revents = 0};
-        if (poll(&p, 1, 0) <= 0) events &= ~POLLIN;
-      }
-      Service(events);
+    case Phase::kUp:
+      Service(sending() ? POLLIN | POLLOUT : POLLIN);
       break;
-    }
     case Phase::kResolving:
       StepResolving();
       break;
@@ -373,6 +381,7 @@ bool IscsiSession::Send(uint32_t id, const Cdb& cdb, uint16_t lun, uint8_t* data
   // SAM-5 4.7: up to 255 the peripheral form with bus 0, above the flat one.
   const int address = lun < 256 ? lun : 0x4000 | lun;
   slot.busy = true;
+  const TapScope scope(&impl.tap);
   if (iscsi_scsi_command_async(impl.context, address, &task, Impl::OnAnswer, nullptr, &slot) != 0) {
     slot.busy = false;
     return false;
@@ -414,7 +423,9 @@ uint32_t IscsiSession::room() const {
 
 int IscsiSession::fd() const {
   if (lookup_ != nullptr) return lookup_->fd();
-  return impl_->context != nullptr ? iscsi_get_fd(impl_->context) : -1;
+  if (impl_->context == nullptr) return -1;
+  // Over iSER it is that of something made by the connect, and asking for it before is a crash.
+  return spec_.transport == IscsiTransport::kTcp || impl_->connected ? iscsi_get_fd(impl_->context) : -1;
 }
 
 uint32_t IscsiSession::events() const {
@@ -430,12 +441,19 @@ void IscsiSession::Drop() {
   if (impl.context == nullptr) return;
   const TapScope scope(&impl.tap);
   impl.dropping = true;
-  if (const int fd = iscsi_get_fd(impl.context); fd >= 0 && spec_.transport == IscsiTransport::kTcp) {
+  if (const int fd = this->fd(); fd >= 0 && spec_.transport == IscsiTransport::kTcp) {
     // A reset: the target learns at once that nobody waits for its answers, and a given source port is free again.
     const linger abort{.l_onoff = 1, .l_linger = 0};
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &abort, sizeof abort);
   }
+  if (impl.tap.iser.helper == IserTap::Helper::kRunning) {
+    EndIserHelper(impl.tap.iser);
+    iscsi_scsi_cancel_all_tasks(impl.context);  // their descriptors go back to those that are freed now
+    iscsi_disconnect(impl.context);             // destroying does it for a TCP socket only
+  }
+  ForgetIser(impl.context);
   iscsi_destroy_context(impl.context);
+  DestroyIserChannel(impl.tap.iser);
   impl.context = nullptr;
   impl.dropping = false;
   for (Impl::Slot& slot : impl.slots) slot.busy = false;

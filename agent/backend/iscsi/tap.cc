@@ -67,6 +67,10 @@ TapScope::~TapScope() {
   current_tap = previous_;
 }
 
+LibiscsiTap* CurrentTap() {
+  return current_tap;
+}
+
 }  // namespace muster
 
 // The names are the linker's (--wrap), whatever else is reserved.

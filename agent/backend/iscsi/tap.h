@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "agent/backend/iscsi/tap_iser.h"
+
 namespace muster {
 
 // What libiscsi 1.19 does not tell or do, taken at the link: five of its calls are wrapped (-Wl,--wrap) and, while a
@@ -38,6 +40,8 @@ struct LibiscsiTap {
   std::string login_keys;     // "Key=Value\0..." of all login responses, at most 8 KiB, without CHAP's
 
   bool lost = false;  // the library wanted to reconnect
+
+  IserTap iser;
 };
 
 // Sets the tap of this thread for its lifetime, and restores the one before.
@@ -51,5 +55,8 @@ class TapScope {
  private:
   LibiscsiTap* previous_;
 };
+
+// That of this thread; null: none.
+LibiscsiTap* CurrentTap();
 
 }  // namespace muster

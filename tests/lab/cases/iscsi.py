@@ -2,8 +2,8 @@
 import json
 import os
 
-from harness import check_run, main, muster, run, start, finish
-from kernel import IQN, Lio, NAME, head, ram_disks
+from harness import check_run, main, muster, run
+from kernel import IQN, Lio, NAME, head, ram_disks, refused
 from tgtd import MIB, campaign, check_sums, disk as disk_of, kind, outcomes
 
 WRITES = "workload: {block: 4KiB, pattern: random, read: 70%, size: 16MiB}, load: 1T4Q, measure: {warmup: 0s, window: 3s}"
@@ -13,17 +13,6 @@ SECRET, WRONG = "open-sesame-4711", "close-sesame-0815"
 
 def disk(lio, lun="0", name="disk", more=""):
     return disk_of(lio, lun, name, more).replace("iqn.2026-11.net.muster.test", IQN)
-
-
-def refused(place, target, code, *named, **more):
-    done = run(place, place.campaign(campaign(target, more.pop("step", READS), chap=more.pop("chap", ""), **more)))
-    error = done.result()["error"]
-    assert done.code == 3 and error["code"] == code, (code, done)
-    for text in named:
-        assert text in error["place"] + error["message"], (text, error)
-    assert error["next"], error
-    print(f"        {code}: {error['message']}", flush=True)
-    return done
 
 
 def test_campaign_of_two_initiators_is_valid_and_labelled(place):

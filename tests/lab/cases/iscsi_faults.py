@@ -3,8 +3,8 @@ import json
 
 from harness import finish, main, muster, read_events, run, start
 from initiator import Initiator, REGISTER, RELEASE, RESERVE, WRITE_EXCLUSIVE
-from kernel import IQN, Lio, NAME, ram_disks
-from tgtd import campaign, check_sums, disk as disk_of
+from kernel import IQN, Lio, NAME, ram_disks, refused
+from tgtd import campaign, check_sums, disk as disk_of, kind
 
 STEP = ("workload: {block: 4KiB, pattern: random, read: 50%, size: 8MiB}, load: 1T4Q, "
         "measure: {warmup: 1s, window: 6s}")
@@ -62,16 +62,25 @@ def test_reservation_held_by_another_initiator(place):
         with Initiator(lio.portal, f"{IQN}:disk", f"{IQN}:holder") as holder:
             holder.reserve(REGISTER, 0, action_key=0x4711)
             holder.reserve(RESERVE, WRITE_EXCLUSIVE, key=0x4711)
-            done = run(place, place.campaign(campaign(disk(lio), STEP)))
-            print(done)
+            refused(place, disk(lio), "ISCSI_RESERVED", "LUN 0", "RESERVATION CONFLICT", step=STEP)  # not even a label
             holder.reserve(RELEASE, WRITE_EXCLUSIVE, key=0x4711)
             process = start("run", place.campaign(campaign(disk(lio), STEP)), "--runs", place.runs, "--json")
             read_events(process, lambda e: e["event"] == "live" and e["interval"] >= 1)
             holder.reserve(RESERVE, WRITE_EXCLUSIVE, key=0x4711)
             done = finish(process)
-        step = done.steps()[0]
-        print("       ", json.dumps(step)[:8000], flush=True)
-        assert False
+        (step,) = done.steps()
+        (connection,) = step["connections"]
+        print(f"        {step['outcome']}, {errors_of(step)}, {connection['counters']}", flush=True)
+        failed = sum(e["count"] for e in step["errors"])
+        assert done.code == 1 and step["outcome"] == "INVALID" and failed > 0, done
+        assert [(e["kind"], e["class"]) for e in step["errors"]] == [("write", "other")], step["errors"]
+        assert connection["counters"]["RESERVATION CONFLICT"] == failed, connection  # by name, and none tried again
+        evidence = next(c["evidence"] for c in step["checks"] if c["name"] == "errors")
+        assert "RESERVATION CONFLICT" in evidence, evidence
+        assert connection["down_ns"] == 0 and "connections lost" not in connection["counters"], connection
+        assert kind(step["fleet"], "read")["completed"] > 0 and kind(step["fleet"], "read")["failed"] == 0
+        check_sums(step)
+        check_counts(place, step)
 
 
 if __name__ == "__main__":

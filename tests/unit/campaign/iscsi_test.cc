@@ -68,6 +68,8 @@ TEST_CASE("what is wrong with an iSCSI target is named with its place") {
       {Campaign(", connections: 0"), "UNIT_SYNTAX", "c.yaml:4:"},
       {Campaign(", connections: many"), "UNIT_SYNTAX", "c.yaml:4:"},
       {Campaign(", data_digest: crc32c"), "NOT_SUPPORTED", "c.yaml:4:"},
+      {Campaign(", transport: iser, header_digest: crc32c"), "CONTRADICTION", "c.yaml:4:"},
+      {Campaign(", transport: iser, source: 192.0.2.1"), "CONTRADICTION", "c.yaml:4:"},
       {Campaign(", driver: kernel"), "UNIT_SYNTAX", "c.yaml:4:"},
       {Campaign(", transport: fc"), "ENUM_UNKNOWN", "c.yaml:4:"},
       {Campaign(", initiator: \"iqn.x:same\""), "CONTRADICTION", "c.yaml:4:"},

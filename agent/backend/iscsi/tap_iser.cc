@@ -1,0 +1,117 @@
+#include "agent/backend/iscsi/tap_iser.h"
+
+#include <rdma/rdma_cma.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "agent/backend/iscsi/tap.h"
+
+struct iscsi_context;
+
+namespace muster {
+namespace {
+
+struct Watched {
+  std::mutex mutex;
+  std::map<const void*, bool> gone;  // by iscsi_context; one entry a connection
+};
+
+Watched& Contexts() {
+  static auto* const contexts = new Watched;  // never destroyed: a thread of the library may outlive main
+  return *contexts;
+}
+
+IserTap* CurrentIser() {
+  LibiscsiTap* const tap = CurrentTap();
+  return tap != nullptr && tap->iser.used ? &tap->iser : nullptr;
+}
+
+}  // namespace
+
+void WatchIser(const void* context) {
+  const std::lock_guard lock(Contexts().mutex);
+  Contexts().gone[context] = false;
+}
+
+void ForgetIser(const void* context) {
+  const std::lock_guard lock(Contexts().mutex);
+  Contexts().gone.erase(context);
+}
+
+bool IserGone(const void* context) {
+  const std::lock_guard lock(Contexts().mutex);
+  const auto found = Contexts().gone.find(context);
+  return found != Contexts().gone.end() && found->second;
+}
+
+}  // namespace muster
+
+extern "C" {
+
+void* __real_iscsi_malloc(iscsi_context* context, size_t bytes);
+int __real_pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*routine)(void*), void* argument);
+int __real_pthread_cancel(pthread_t thread);
+rdma_event_channel* __real_rdma_create_event_channel();
+int __real_rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event);
+
+void* __wrap_iscsi_malloc(iscsi_context* context, size_t bytes) {
+  void* const memory = __real_iscsi_malloc(context, bytes);
+  if (muster::CurrentIser() != nullptr && memory != nullptr) std::memset(memory, 0, bytes);
+  return memory;
+}
+
+int __wrap_pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*routine)(void*),
+                          void* argument) {
+  const int result = __real_pthread_create(thread, attributes, routine, argument);
+  if (muster::IserTap* const tap = muster::CurrentIser(); tap != nullptr && result == 0) {
+    tap->thread = *thread;
+    tap->helper = muster::IserTap::Helper::kRunning;
+  }
+  return result;
+}
+
+int __wrap_pthread_cancel(pthread_t thread) {
+  muster::IserTap* const tap = muster::CurrentIser();
+  if (tap == nullptr) return __real_pthread_cancel(thread);
+  muster::EndIserHelper(*tap);
+  return 0;
+}
+
+rdma_event_channel* __wrap_rdma_create_event_channel() {
+  rdma_event_channel* const channel = __real_rdma_create_event_channel();
+  if (muster::IserTap* const tap = muster::CurrentIser()) tap->channel = channel;
+  return channel;
+}
+
+// On the library's thread. It made the identifier with its context as the user's pointer.
+int __wrap_rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
+  const int result = __real_rdma_get_cm_event(channel, event);
+  if (result != 0 || (*event)->id == nullptr) return result;
+  if ((*event)->event == RDMA_CM_EVENT_DISCONNECTED || (*event)->event == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+    const std::lock_guard lock(muster::Contexts().mutex);
+    const auto found = muster::Contexts().gone.find((*event)->id->context);
+    if (found != muster::Contexts().gone.end()) found->second = true;
+  }
+  return result;
+}
+
+}  // extern "C"
+
+namespace muster {
+
+void EndIserHelper(IserTap& tap) {
+  if (tap.helper != IserTap::Helper::kRunning) return;
+  tap.helper = IserTap::Helper::kEnded;
+  // It waits for events, which is where a cancellation takes effect, or has ended by itself.
+  __real_pthread_cancel(tap.thread);
+  pthread_join(tap.thread, nullptr);
+}
+
+void DestroyIserChannel(IserTap& tap) {
+  if (tap.channel != nullptr) rdma_destroy_event_channel(tap.channel);
+  tap.channel = nullptr;
+}
+
+}  // namespace muster
