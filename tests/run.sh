@@ -2,7 +2,8 @@
 # Builds and runs the tests. Last line: `N passed, N failed, N skipped` (test cases).
 #   tests/run.sh            everything that CI runs
 #   tests/run.sh --quick    release build only, no sanitizers
-#   tests/run.sh --long     what is slower: clang-tidy, far more simulation seeds and fuzz rounds, 50 repeats
+#   tests/run.sh --long     what is slower: clang-tidy, far more simulation seeds and fuzz rounds, 50 repeats, the lab
+#                           (tests/lab: kernel targets in a virtual machine)
 #   tests/run.sh --filter R only test programs whose name matches the regular expression R
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -12,7 +13,7 @@ while [ $# -gt 0 ]; do
     --quick) mode=quick ;;
     --long) mode=long ;;
     --filter) filter=${2:?--filter needs a regular expression}; shift ;;
-    *) sed -n '2,7p' "$0"; exit 2 ;;
+    *) sed -n '2,8p' "$0"; exit 2 ;;
   esac
   shift
 done
@@ -103,7 +104,7 @@ tidy() {
 
 case "$mode" in
   quick)
-    build release && run release release '.*'
+    build release && run release release '^(unit|conformance|sim|integration|e2e|fuzz|bench)$'
     ;;
   ci)
     format
@@ -113,7 +114,7 @@ case "$mode" in
     ;;
   long)
     seeds="MUSTER_SIM_SEEDS=20000 MUSTER_FUZZ_ROUNDS=100000"
-    build release && { tidy; run release release '.*' $seeds; }
+    build release && { tidy; run release release '^(unit|conformance|sim|integration|e2e|fuzz|bench)$' $seeds; run lab release '^lab$'; }
     build asan && run asan asan '^(unit|sim|integration|fuzz|conformance)$' $seeds ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
     build tsan tests_threads && run tsan tsan threads TSAN_OPTIONS=halt_on_error=1
     if [ -d build/release ]; then
