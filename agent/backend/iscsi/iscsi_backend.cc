@@ -23,6 +23,9 @@ constexpr uint32_t kNone = UINT32_MAX;
 constexpr uint32_t kMaxCommands = IscsiSession::kMaxCommands;
 constexpr uint32_t kTcpTransfer = 1 << 20;     // as kernel initiators split
 constexpr uint32_t kIserTransfer = 256 << 10;  // libiscsi's iSER messages end at 512 KiB
+// libiscsi's iSER has 256 descriptors a session, takes one for each command, login and logout, and does not look
+// whether there is one left.
+constexpr uint32_t kIserCommands = 128;
 constexpr Nanos kFirstBusyDelay = kMillisecond;
 constexpr Nanos kLastBusyDelay = 100 * kMillisecond;
 constexpr Nanos kLongestWait = kSecond;  // the caller loops anyway
@@ -66,7 +69,7 @@ class IscsiBackend final : public Backend {
            fmt::format("depth {}, {} LUNs and {} objects", limits.depth, spec_.luns.size(), objects.size()),
            "Ask for a queue depth of at least 1 and an object for each LUN."});
     }
-    capacity_ = std::min(limits.depth, kMaxCommands);
+    capacity_ = std::min(limits.depth, command_limit_);
     if (spec_.queue_limit != 0) capacity_ = std::min(capacity_, spec_.queue_limit);
     op_timeout_ = limits.op_timeout;
     now_ = SteadyClock::Get().Now();
@@ -244,7 +247,7 @@ class IscsiBackend final : public Backend {
       return false;
     }
     counters_.behind_window.Stop(now_);
-    return kMaxCommands - commands_out_ >= needed;
+    return command_limit_ - commands_out_ >= needed;
   }
 
   void Accept(const IoOp& op) {
@@ -280,7 +283,7 @@ class IscsiBackend final : public Backend {
         if (op.ended == op.plan.parts) Finish(index);
         return;
       }
-      if (free_command_ == kMaxCommands || session_.room() == 0 || session_.sending()) return;
+      if (commands_out_ >= command_limit_ || session_.room() == 0 || session_.sending()) return;
       const uint32_t id = free_commands_[free_command_++];
       Command& command = commands_[id];
       command.op = pumped_;
@@ -471,6 +474,7 @@ class IscsiBackend final : public Backend {
   Nanos op_timeout_ = 0;
   Nanos now_ = 0;
 
+  const uint32_t command_limit_ = spec_.transport == IscsiTransport::kTcp ? kMaxCommands : kIserCommands;
   uint32_t capacity_ = 0;
   uint32_t outstanding_ = 0;
   OpPlan plan_;  // of the operation that is being offered

@@ -13,9 +13,10 @@ namespace muster {
 // and ISCSI_BLOCK_SIZE if they do not fit. Typed errors: errors.h.
 //
 // Submit accepts only what may go on the wire: the target's command window has room for it (MaxCmdSN, read from every
-// answer), at most 256 commands are out, and everything accepted before has gone to the socket; each operation is sent
-// before the next is taken. An operation larger than one transfer goes out as several commands; if they do not all fit
-// into the window or the 256, the rest follows as answers come, and nothing else is accepted before.
+// answer), at most 256 commands are out (128 over iSER), and everything accepted before has gone to the socket; each
+// operation is sent before the next is taken. An operation larger than one transfer goes out as several commands; if
+// they do not all fit into the window or the 256, the rest follows as answers come, and nothing else is accepted
+// before.
 //
 // BUSY and TASK SET FULL are retried after 1, 2, 4 ... 100 ms until the operation's timeout, UNIT ATTENTION once at
 // once: inside the operation's time. Nothing else is ever sent twice.
