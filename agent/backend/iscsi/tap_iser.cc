@@ -1,7 +1,11 @@
 #include "agent/backend/iscsi/tap_iser.h"
 
+#include <poll.h>
 #include <rdma/rdma_cma.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -15,7 +19,8 @@ namespace {
 
 struct Watched {
   std::mutex mutex;
-  std::map<const void*, bool> gone;  // by iscsi_context; one entry a connection
+  std::map<const void*, bool> gone;                   // by iscsi_context; one entry a connection
+  std::map<const rdma_event_channel*, int> stop_fds;  // one a connection
 };
 
 Watched& Contexts() {
@@ -81,12 +86,29 @@ int __wrap_pthread_cancel(pthread_t thread) {
 
 rdma_event_channel* __wrap_rdma_create_event_channel() {
   rdma_event_channel* const channel = __real_rdma_create_event_channel();
-  if (muster::IserTap* const tap = muster::CurrentIser()) tap->channel = channel;
+  if (muster::IserTap* const tap = muster::CurrentIser(); tap != nullptr && channel != nullptr) {
+    tap->channel = channel;
+    tap->stop_fd = eventfd(0, EFD_CLOEXEC);
+    const std::lock_guard lock(muster::Contexts().mutex);
+    muster::Contexts().stop_fds[channel] = tap->stop_fd;
+  }
   return channel;
 }
 
 // On the library's thread. It made the identifier with its context as the user's pointer.
 int __wrap_rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
+  pollfd waits[2] = {{.fd = channel->fd, .events = POLLIN, .revents = 0}, {.fd = -1, .events = POLLIN, .revents = 0}};
+  {
+    const std::lock_guard lock(muster::Contexts().mutex);
+    const auto found = muster::Contexts().stop_fds.find(channel);
+    if (found != muster::Contexts().stop_fds.end()) waits[1].fd = found->second;
+  }
+  while (poll(waits, 2, -1) < 0 && errno == EINTR) {
+  }
+  if (waits[1].revents != 0 && waits[0].revents == 0) {
+    errno = ECANCELED;
+    return -1;
+  }
   const int result = __real_rdma_get_cm_event(channel, event);
   if (result != 0 || (*event)->id == nullptr) return result;
   if ((*event)->event == RDMA_CM_EVENT_DISCONNECTED || (*event)->event == RDMA_CM_EVENT_DEVICE_REMOVAL) {
@@ -104,14 +126,20 @@ namespace muster {
 void EndIserHelper(IserTap& tap) {
   if (tap.helper != IserTap::Helper::kRunning) return;
   tap.helper = IserTap::Helper::kEnded;
-  // It waits for events, which is where a cancellation takes effect, or has ended by itself.
-  __real_pthread_cancel(tap.thread);
+  if (eventfd_write(tap.stop_fd, 1) != 0) __real_pthread_cancel(tap.thread);  // there was no descriptor for the event
   pthread_join(tap.thread, nullptr);
 }
 
 void DestroyIserChannel(IserTap& tap) {
-  if (tap.channel != nullptr) rdma_destroy_event_channel(tap.channel);
+  if (tap.channel == nullptr) return;
+  {
+    const std::lock_guard lock(Contexts().mutex);
+    Contexts().stop_fds.erase(tap.channel);
+  }
+  if (tap.stop_fd >= 0) close(tap.stop_fd);
+  rdma_destroy_event_channel(tap.channel);
   tap.channel = nullptr;
+  tap.stop_fd = -1;
 }
 
 }  // namespace muster

@@ -14,14 +14,18 @@ namespace muster {
 //   ends anywhere (a crash at the first use). While in use, what it allocates on this thread is zeroed.
 // - pthread_create, pthread_cancel: the library follows connection events on a thread of its own, cancels it when the
 //   connection ends and frees what that thread may be writing to (an error text, into memory that is the next login's
-//   by then). Here it has ended before anything is freed: EndIserHelper.
+//   by then). Here it has ended by itself before anything is freed (EndIserHelper); a cancellation could take an event
+//   with it, for whose acknowledgement rdma_destroy_id would wait for ever.
 // - rdma_create_event_channel: the library never destroys it, which is a descriptor lost with each connection.
-// - rdma_get_cm_event, on that thread: the peer's disconnect, which it tells nobody: IserGone.
+// - rdma_get_cm_event, on that thread: fails once the thread is to end, and takes note of the peer's disconnect, which
+// the
+//   library tells nobody (IserGone).
 struct IserTap {
   bool used = false;
   enum class Helper : uint8_t { kNone, kRunning, kEnded } helper = Helper::kNone;
   pthread_t thread{};
   rdma_event_channel* channel = nullptr;
+  int stop_fd = -1;  // an event: the thread is to end
 };
 
 // Ends the library's thread of this connection and waits for its end. Afterwards the connection may be taken apart.

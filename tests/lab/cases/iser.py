@@ -39,7 +39,7 @@ class IserLio(Lio):
 def started(place, text):
     process = start("run", place.campaign(text), "--runs", place.runs, "--json")
     try:
-        read_events(process, lambda e: e["event"] == "live" and e["interval"] >= 1)
+        read_events(process, lambda e: e["event"] == "live" and e["interval"] >= 1, 240)  # pinning 64 MiB a login is slow here
     except BaseException:
         process.kill()
         raise
@@ -54,7 +54,7 @@ def test_campaign_over_iser_is_valid_and_writes_what_it_should(place):
         lio.target("disk", lio.file("file", image, SIZE), iser=True)
         for block, read, depth, more in (("4KiB", "70%", 4, ", precondition: {fill: 1x}"), ("64KiB", "50%", 4, ""), ("1MiB", "50%", 2, "")):
             text = campaign(disk(lio), STEP.format(block=block, read=read, depth=depth) + more, initiators=2)
-            done = run(place, place.campaign(text), "--local", "2")
+            done = run(place, place.campaign(text), "--local", "2", timeout=240)
             assert done.code == 0, done
             (step,) = done.steps()
             assert step["outcome"] == "VALID", step["checks"]
@@ -80,7 +80,7 @@ def test_target_that_goes_and_comes_back(place):
         process = started(place, text)
         put(f"{group}/enable", 0)
         put(f"{group}/enable", 1)
-        done = finish(process)
+        done = finish(process, 240)
         (step,) = done.steps()
         (connection,) = step["connections"]
         errors = [(e["kind"], e["class"], e["native_code"], e["count"]) for e in step["errors"]]
