@@ -15,7 +15,8 @@ namespace muster {
 //   ISCSI_NO_RDMA     iSER asked and no RDMA device
 //   ISCSI_LOGIN_AUTH  CHAP failed, in either direction, or one side demands it and the other does not offer it
 //   ISCSI_LOGIN_ACL   the initiator may not use the target
-//   ISCSI_NO_TARGET   unknown IQN (some targets, tgtd among them, answer so to an initiator that is not allowed, too), or
+//   ISCSI_NO_TARGET   unknown IQN (some targets, tgtd among them, answer so to an initiator that is not allowed, too),
+//   or
 //                     a target that is not in service (what LIO says of an unknown IQN)
 //   ISCSI_DIGEST      the header digest asked for was not agreed on, or a header did not pass it
 //   ISCSI_NEGOTIATION the target accepts no value offered for some key, such as one that insists on data digests
