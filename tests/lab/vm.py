@@ -99,7 +99,11 @@ def main():
     case, only = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
     if not os.path.exists(os.path.join(HERE, "cases", f"{case}.py")):
         sys.exit(f"no such case: {case}")
-    with open(LOCK, "w") as lock:
+    try:
+        lock = open(LOCK, "w")
+    except PermissionError:
+        skip(f"{LOCK} belongs to another user; run as root")
+    with lock:
         since = time.monotonic()
         while True:
             try:
