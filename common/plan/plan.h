@@ -201,6 +201,7 @@ struct Plan {
   std::vector<Step> steps;
   Nanos interval = kSecond;
   Nanos op_timeout = 90 * kSecond;
+  bool continue_on_loss = false;  // on_agent_loss: continue
   std::vector<std::string> warnings;
 };
 

@@ -55,6 +55,11 @@ struct StepFigures {
   uint64_t missing_count = 0;
   uint32_t initiators_asked = 0, initiators_heard = 0;
   std::vector<std::string> lost_agents;
+  // on_agent_loss: continue. Agents lost in this step, which was then measured anew without them: the fleet's figures
+  // are those of the initiators present in the whole window, `initiators_asked` less `left_out_initiators`.
+  std::vector<std::string> left_out;
+  uint32_t left_out_initiators = 0;
+  uint32_t restarts = 0;  // windows begun anew
   uint64_t straggle_count = 0;
   std::vector<StraggleOp> stragglers;  // oldest 256 of the fleet
   Nanos straggle_oldest = 0;

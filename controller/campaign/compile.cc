@@ -35,6 +35,7 @@ class Compiler {
     plan_.seed = message.seed();
     plan_.interval = static_cast<Nanos>(message.interval());
     plan_.op_timeout = static_cast<Nanos>(message.op_timeout());
+    plan_.continue_on_loss = message.on_agent_loss() == v1::ON_AGENT_LOSS_CONTINUE;
     CollectTargets();
     CheckChap();
     CheckOverlaps();

@@ -53,6 +53,7 @@ int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel) {
   RunOptions run;
   run.runs_dir = options.runs_dir.empty() ? DefaultRunsDir() : options.runs_dir;
   run.keep_raw = options.keep_raw;
+  run.lease = options.lease;
   run.header.started_wall_micros = WallMicros();
   run.header.id = MakeRunId(plan.name, run.header.started_wall_micros);
   run.header.campaign_name = plan.name;

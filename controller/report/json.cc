@@ -229,6 +229,9 @@ void AddFigures(const StepFigures& f, Counters counters, Json& out) {
   out["missing_count"] = f.missing_count;
   out["initiators_heard"] = f.initiators_heard;
   out["lost_agents"] = f.lost_agents;
+  out["left_out_agents"] = f.left_out;
+  out["left_out_initiators"] = f.left_out_initiators;
+  out["window_restarts"] = f.restarts;
   out["outstanding_at_end"] = {{"count", f.straggle_count}, {"oldest_ns", f.straggle_oldest}};
   out["outstanding_at_end"]["operations"] = Json::array();
   for (const StraggleOp& op : f.stragglers) out["outstanding_at_end"]["operations"].push_back(StragglerJson(op));

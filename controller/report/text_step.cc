@@ -278,6 +278,12 @@ std::string StepText(const StepResult& result, const std::vector<SparkPoint>& po
     for (const std::string& agent : figures.lost_agents) lost += (lost.empty() ? "" : ", ") + agent;
     out += "  lost agents: " + Printable(lost) + "\n";
   }
+  if (!figures.left_out.empty()) {
+    out += fmt::format("  {} of {} initiators: measured anew without {} (lost), {} window{} given up\n",
+                       figures.initiators_asked - figures.left_out_initiators, figures.initiators_asked,
+                       Printable(fmt::format("{}", fmt::join(figures.left_out, ", "))), figures.restarts,
+                       figures.restarts == 1 ? "" : "s");
+  }
   out += "\n";
   const std::string line = Sparkline(points, figures.interval, width > 2 ? width - 2 : width, "  ");
   if (!line.empty()) out += line + "\n";

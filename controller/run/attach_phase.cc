@@ -21,6 +21,7 @@ void AttachPhase::Begin(RunContext& ctx) {
   const bool guarded = !std::holds_alternative<NullTarget>(command_.target.kind);
   std::set<std::string> hosts;
   for (FleetAgent& agent : ctx.agents) {
+    if (!agent.live) continue;
     // An agent that does not name its host is a host of its own.
     // What is reached over the network is the same from every host: one guard for all.
     const std::string host = IsRemote(command_.target) ? ""
@@ -83,8 +84,26 @@ absl::Status AttachPhase::OnReport(RunContext&, FleetAgent&, const AgentReport&)
   return absl::OkStatus();
 }
 
-void AttachPhase::OnLost(RunContext&, FleetAgent& agent) {
-  Finish(EndCause::kLoss, agent.lost);
+void AttachPhase::OnLost(RunContext& ctx, FleetAgent& agent) {
+  const auto lost = std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.agent == &agent; });
+  if (done_ || lost == parts_.end()) return;
+  if (!ctx.GoesOn()) {
+    Finish(EndCause::kLoss, agent.lost);
+    return;
+  }
+  const bool guarded = lost->guard && lost->stage != Stage::kDone;
+  parts_.erase(lost);
+  if (guarded) {
+    // Somebody else looks at the target for those that wait for the answer.
+    const auto heir = std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) {
+      return p.stage == Stage::kWaiting && (IsRemote(command_.target) || p.agent->host_id == agent.host_id);
+    });
+    if (heir != parts_.end()) {
+      heir->guard = true;
+      Ask(ctx, *heir, 0);
+    }
+  }
+  if (std::all_of(parts_.begin(), parts_.end(), [](const Part& p) { return p.stage == Stage::kDone; })) done_ = true;
 }
 
 // An agent that is still attaching is told to detach next; it does so when its attach has ended.
@@ -97,6 +116,7 @@ void AttachPhase::OnStoreFailed(RunContext& ctx) {
 }
 
 void AttachPhase::OnTime(RunContext& ctx) {
+  std::vector<FleetAgent*> late;  // a loss changes `parts_`
   for (Part& part : parts_) {
     if (done_ || part.stage != Stage::kAsked || ctx.now < part.deadline) continue;
     absl::Status why = MakeError(absl::StatusCode::kDeadlineExceeded,
@@ -106,8 +126,9 @@ void AttachPhase::OnTime(RunContext& ctx) {
                                                          FormatDuration(command_.deadline)),
                                   .next = "Look at the agent's log; its target may hang."});
     ctx.Lose(*part.agent, why, /*drop=*/true);
-    Finish(EndCause::kLoss, std::move(why));
+    late.push_back(part.agent);
   }
+  for (FleetAgent* agent : late) OnLost(ctx, *agent);
 }
 
 Nanos AttachPhase::Deadline(const RunContext& ctx) const {

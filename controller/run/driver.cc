@@ -140,6 +140,7 @@ RunOutcome Driver::Run() {
   machine.run_id = options_.header.id;
   machine.deadlines = options_.deadlines;
   machine.target_places = options_.target_places;
+  machine.lease = options_.lease;
   machine.judge = [](const StepFigures& figures, Nanos op_timeout) { return Evaluate(figures, op_timeout); };
   std::vector<FleetAgent> agents;
   agents.reserve(members.size());

@@ -10,41 +10,81 @@
 
 namespace muster {
 
+// Files and devices are a host's own; what is reached over the network is filled once, by all together.
+std::string FillPhase::HostOf(const RunContext& ctx, const FleetAgent& agent) const {
+  if (IsRemote(ctx.TargetOf(step_))) return "";
+  return agent.host_id.empty() ? "agent " + agent.id : agent.host_id;
+}
+
+IoPhase::Part FillPhase::PartOf(const RunContext& ctx, FleetAgent& agent, std::vector<FillExtent> extents) const {
+  Part part;
+  part.agent = &agent;
+  part.spec.target = step_.target;
+  part.spec.objects = step_.objects;
+  part.spec.initiator_count = step_.initiators;
+  part.spec.initiator_count_max = step_.initiators_max;
+  part.spec.interval = ctx.plan.interval;
+  part.spec.op_timeout = ctx.plan.op_timeout;
+  FillSpec fill = step_.fill;
+  fill.passes = step_.fill_passes;
+  fill.extents = std::move(extents);
+  for (const FillExtent& extent : fill.extents) part.bytes_asked += extent.length * fill.passes;
+  part.spec.work = std::move(fill);
+  return part;
+}
+
 std::vector<IoPhase::Part> FillPhase::Participants(RunContext& ctx) {
   std::map<std::string, std::vector<FleetAgent*>> hosts;
   for (FleetAgent& agent : ctx.agents) {
-    // Files and devices are a host's own; what is reached over the network is filled once, by all together.
-    const std::string host = IsRemote(ctx.TargetOf(step_)) ? ""
-                             : agent.host_id.empty()       ? "agent " + agent.id
-                                                           : agent.host_id;
-    hosts[host].push_back(&agent);
+    if (agent.live) hosts[HostOf(ctx, agent)].push_back(&agent);
   }
   std::vector<Part> parts;
   for (auto& [host, agents] : hosts) {
-    const auto dealt = DealFill(step_.objects, step_.fill.block, static_cast<uint32_t>(agents.size()));
+    auto dealt = DealFill(step_.objects, step_.fill.block, static_cast<uint32_t>(agents.size()));
     for (size_t i = 0; i < dealt.size() && i < agents.size(); ++i) {
-      if (dealt[i].empty()) continue;
-      Part part;
-      part.agent = agents[i];
-      part.spec.target = step_.target;
-      part.spec.objects = step_.objects;
-      part.spec.initiator_count = step_.initiators;
-      part.spec.initiator_count_max = step_.initiators_max;
-      part.spec.interval = ctx.plan.interval;
-      part.spec.op_timeout = ctx.plan.op_timeout;
-      FillSpec fill = step_.fill;
-      fill.passes = step_.fill_passes;
-      fill.extents = dealt[i];
-      for (const FillExtent& extent : fill.extents) part.bytes_asked += extent.length * fill.passes;
-      part.spec.work = std::move(fill);
-      parts.push_back(std::move(part));
+      if (!dealt[i].empty()) parts.push_back(PartOf(ctx, *agents[i], std::move(dealt[i])));
     }
   }
   return parts;
 }
 
+// Whole shares change hands: what a lost agent wrote of its share is not known for sure, so all of it is written again.
+void FillPhase::OnFewer(RunContext& ctx) {
+  std::map<std::string, std::vector<FleetAgent*>> hosts;
+  for (FleetAgent& agent : ctx.agents) {
+    if (agent.live) hosts[HostOf(ctx, agent)].push_back(&agent);
+  }
+  std::map<FleetAgent*, std::vector<FillExtent>> shares;
+  std::map<std::string, size_t> next;
+  for (const Part& part : parts_) {
+    if (Done(part)) continue;
+    const std::string host = HostOf(ctx, *part.agent);
+    const auto& there = hosts[host];
+    // Nobody is left on that host: nobody will read what was not written there.
+    if (there.empty()) continue;
+    for (const FillExtent& extent : std::get<FillSpec>(part.spec.work).extents) {
+      FleetAgent* taker = part.agent->live ? part.agent : there[next[host]++ % there.size()];
+      shares[taker].push_back(extent);
+    }
+  }
+  parts_.clear();
+  for (auto& [agent, extents] : shares) parts_.push_back(PartOf(ctx, *agent, std::move(extents)));
+}
+
+bool FillPhase::Done(const Part& part) const {
+  return part.stage == Stage::kEnded && part.ended && part.written == part.bytes_asked;
+}
+
+bool FillPhase::LeftUndone(const RunContext& ctx) const {
+  return std::any_of(parts_.begin(), parts_.end(), [&](const Part& part) {
+    if (Done(part)) return false;
+    return std::any_of(ctx.agents.begin(), ctx.agents.end(), [&](const FleetAgent& agent) {
+      return agent.live && HostOf(ctx, agent) == HostOf(ctx, *part.agent);
+    });
+  });
+}
+
 void FillPhase::OnAttempt(RunContext&) {
-  written_ = 0;
   // No last interval by plan; far enough for any fill, near enough for exact arithmetic.
   last_interval_ = 10'000'000;
 }
@@ -76,7 +116,9 @@ absl::Status FillPhase::OnTotals(RunContext& ctx, Part& part, const PhaseEnded& 
     bytes += initiator.kinds[static_cast<size_t>(OpKind::kWrite)].bytes;
   }
   written_ += bytes;
+  part.written = bytes;
   ended_at_ = ctx.now;
+  began_ = std::min(began_, FirstIoAt());
   if (ended.status.ok() && !stopped() && bytes != part.bytes_asked) {
     Fail(ctx, MakeError(absl::StatusCode::kDataLoss,
                         {.code = "FILL_INCOMPLETE",
@@ -105,7 +147,7 @@ void FillPhase::CheckRunning(RunContext& ctx, Part& part) {
 }
 
 Nanos FillPhase::Elapsed() const {
-  return std::max<Nanos>(0, ended_at_ - FirstIoAt());
+  return std::max<Nanos>(0, ended_at_ - began_);
 }
 
 }  // namespace muster

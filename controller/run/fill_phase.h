@@ -1,4 +1,7 @@
 #pragma once
+#include <string>
+#include <vector>
+
 #include "controller/run/io_phase.h"
 
 namespace muster {
@@ -14,6 +17,9 @@ class FillPhase final : public IoPhase {
 
  private:
   std::vector<Part> Participants(RunContext& ctx) override;
+  void OnFewer(RunContext& ctx) override;
+  bool RestartsOnLoss() const override { return false; }
+  bool LeftUndone(const RunContext& ctx) const override;
   void OnAttempt(RunContext& ctx) override;
   absl::Status OnInterval(RunContext&, Part&, const IntervalDelta&) override { return absl::OkStatus(); }
   absl::Status OnHeld(Part&, const HeldHistograms&) override { return absl::OkStatus(); }
@@ -23,8 +29,12 @@ class FillPhase final : public IoPhase {
   Nanos RunDeadline(const RunContext& ctx, const Part& part) const override;
   void CheckRunning(RunContext& ctx, Part& part) override;
 
+  std::string HostOf(const RunContext& ctx, const FleetAgent& agent) const;
+  Part PartOf(const RunContext& ctx, FleetAgent& agent, std::vector<FillExtent> extents) const;
+  bool Done(const Part& part) const;  // all of its share is written
+
   uint64_t written_ = 0;
-  Nanos ended_at_ = 0;
+  Nanos began_ = kNever, ended_at_ = 0;
   Nanos shown_ = -kNever;
 };
 

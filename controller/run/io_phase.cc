@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/status.h"
 
@@ -41,6 +42,13 @@ IoPhase::Part* IoPhase::Find(const FleetAgent& agent) {
 }
 
 void IoPhase::Ask(RunContext& ctx) {
+  if (std::exchange(fewer_, false)) OnFewer(ctx);
+  if (parts_.empty() && !ctx.first_loss.ok()) {
+    Blame(EndCause::kLoss, ctx.first_loss);
+    Settle();
+    Advance(ctx);
+    return;
+  }
   key_ = ctx.Key(step_.index, kind_, attempt_);
   state_ = State::kPreparing;
   stopped_now_at_ = kNever;
@@ -50,7 +58,7 @@ void IoPhase::Ask(RunContext& ctx) {
     part.spec.key = key_;
     part.stage = Stage::kAsked;
     part.next_interval = 0;
-    part.bytes_done = 0;
+    part.bytes_done = part.written = 0;
     part.silent = false;
     part.prepared.reset();
     part.start.reset();
@@ -78,6 +86,17 @@ void IoPhase::Undo(RunContext& ctx) {
   deadline_ = ctx.now + DrainWait(ctx);
   for (Part& part : parts_) {
     if (!part.over()) ctx.Send(*part.agent, StopCommand{.key = key_, .now = true, .after_interval = 0});
+  }
+}
+
+void IoPhase::Repeat(RunContext& ctx) {
+  ctx.actions.emplace_back(SealPhaseAction{key_});
+  ++attempt_;
+  state_ = State::kQuiet;
+  deadline_ = std::max(ctx.now, quiet_at_);
+  if (deadline_ > ctx.now) {
+    ctx.Tell(fmt::format("{}: a lost agent may load the target for up to {} more; what is measured begins anew then",
+                         KeyText(key_), FormatDuration(deadline_ - ctx.now)));
   }
 }
 
@@ -110,6 +129,9 @@ void IoPhase::EndEarly(RunContext& ctx, bool now) {
     case State::kEnding:
       StopAll(ctx, now);
       break;
+    case State::kQuiet:
+      Settle();
+      break;
     case State::kUndoing:
     case State::kCommitting:
     case State::kDone:
@@ -132,11 +154,24 @@ void IoPhase::OnLost(RunContext& ctx, FleetAgent& agent) {
   Part* part = Find(agent);
   if (part == nullptr) return;  // it carries nothing here; the run ends after this step
   // What it was to deliver is there: the figures need it no more.
+  if (state_ == State::kQuiet || (state_ == State::kUndoing && cause() == EndCause::kNone)) fewer_ = true;
   if (part->stage == Stage::kEnded || part->stage == Stage::kLost) return;
   part->stage = Stage::kLost;
   OnGivenUp(*part);
-  Blame(EndCause::kLoss, agent.lost);
-  EndEarly(ctx, /*now=*/false);
+  const bool loading = state_ != State::kPreparing;
+  const bool measured = state_ == State::kRunning && RestartsOnLoss();
+  if (cause() == EndCause::kNone && ctx.GoesOn() && !(measured && restarts_ >= kMaxRestarts)) {
+    fewer_ = true;
+    facts_.emplace_back(fmt::format("{}: lost in {}", agent.id, KeyText(key_)),
+                        fmt::format("initiators {}; intervals delivered {}; {}", fmt::join(part->spec.initiators, ", "),
+                                    part->next_interval, GetErrorInfo(agent.lost).code));
+    if (loading) quiet_at_ = std::max(quiet_at_, ctx.now + OrphanTime(ctx, agent));
+    if (measured) ++restarts_;
+    if (state_ != State::kRunning || measured) Undo(ctx);
+  } else {
+    Blame(EndCause::kLoss, agent.lost);
+    EndEarly(ctx, /*now=*/false);
+  }
   Advance(ctx);
 }
 
@@ -276,15 +311,16 @@ void IoPhase::Advance(RunContext& ctx) {
         if (none([](const Part& p) { return p.stage == Stage::kMissed; })) {
           state_ = State::kRunning;
           started_ = true;
+          missed_ = 0;
         } else {
-          if (attempt_ >= ctx.options.max_repeats) {
+          if (missed_++ >= ctx.options.max_repeats) {
             Blame(EndCause::kError,
-                  MakeError(absl::StatusCode::kDeadlineExceeded,
-                            {.code = "START_MISSED",
-                             .place = KeyText(key_),
-                             .message = fmt::format("the start instant had passed on an agent {} times in a row",
-                                                    attempt_ + 1),
-                             .next = "The agents' hosts are overloaded or the network is slow."}));
+                  MakeError(
+                      absl::StatusCode::kDeadlineExceeded,
+                      {.code = "START_MISSED",
+                       .place = KeyText(key_),
+                       .message = fmt::format("the start instant had passed on an agent {} times in a row", missed_),
+                       .next = "The agents' hosts are overloaded or the network is slow."}));
           } else {
             ctx.Tell(fmt::format("start missed in {}, the barrier is repeated", KeyText(key_)));
           }
@@ -294,18 +330,24 @@ void IoPhase::Advance(RunContext& ctx) {
       case State::kRunning:
       case State::kEnding:
         if (!none([](const Part& p) { return !p.over(); })) return;
-        Settle();
+        if (cause() == EndCause::kNone && fewer_ && LeftUndone(ctx)) {
+          Repeat(ctx);
+        } else {
+          Settle();
+        }
         break;
       case State::kUndoing:
         if (!none([](const Part& p) { return !p.over(); })) return;
         if (cause() == EndCause::kNone) {
-          ctx.actions.emplace_back(SealPhaseAction{key_});
-          ++attempt_;
-          Ask(ctx);
-          return;
+          Repeat(ctx);
+        } else {
+          Settle();
         }
-        Settle();
         break;
+      case State::kQuiet:
+        if (ctx.now < quiet_at_) return;
+        Ask(ctx);
+        return;
       case State::kCommitting:
         if (!ctx.AllCommitted()) return;
         state_ = State::kDone;

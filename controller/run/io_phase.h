@@ -12,8 +12,10 @@ namespace muster {
 // at an edge or at once, the drain, and the wait until the store has committed every report.
 //
 //   preparing -> starting -> running -> ending -> committing -> done
-//       |            |          (a stop was sent: ending)
-//       +-> undoing <+   Stop{now}, wait for every PhaseEnded; then the barrier again (start missed), or committing
+//       |            |          |  (a stop was sent: ending)
+//       +-> undoing <+----------+  Stop{now}, wait for every PhaseEnded; then committing, or the barrier again: a start
+//              |                   was missed, or an agent was lost and the run goes on without it. What that agent may
+//              +-> quiet           still do to the target disturbs the figures: the barrier waits until it has run out.
 //
 // An agent that does not answer in time is given up (lost): a hung agent never hangs a run.
 class IoPhase : public Phase {
@@ -30,6 +32,7 @@ class IoPhase : public Phase {
   Nanos Deadline(const RunContext& ctx) const override;
 
   const PhaseKey& key() const { return key_; }  // of the last attempt
+  uint32_t restarts() const { return restarts_; }
   // Latest minus earliest first I/O in fleet time; 0 until two agents have said theirs.
   Nanos StartSkew() const;
   Nanos ClockError() const;
@@ -40,7 +43,8 @@ class IoPhase : public Phase {
 
  protected:
   enum class Stage : uint8_t { kAsked, kPrepared, kArmed, kMissed, kEnded, kFailed, kLost };
-  enum class State : uint8_t { kPreparing, kStarting, kRunning, kEnding, kUndoing, kCommitting, kDone };
+  enum class State : uint8_t { kPreparing, kStarting, kRunning, kEnding, kUndoing, kQuiet, kCommitting, kDone };
+  static constexpr uint32_t kMaxRestarts = 2;  // of a window after losses
 
   struct Part {
     FleetAgent* agent = nullptr;
@@ -48,7 +52,8 @@ class IoPhase : public Phase {
     Stage stage = Stage::kAsked;
     int64_t next_interval = 0;  // the one awaited
     uint64_t bytes_done = 0, bytes_asked = 0;
-    Nanos heard = 0;  // last progress
+    uint64_t written = 0;  // fill: by its totals
+    Nanos heard = 0;       // last progress
     bool silent = false;
     std::optional<PrepareDone> prepared;
     std::optional<StartDone> start;
@@ -59,6 +64,12 @@ class IoPhase : public Phase {
 
   // Who takes part, with what is theirs. Called once.
   virtual std::vector<Part> Participants(RunContext& ctx) = 0;
+  // An agent was lost and the run goes on: before the next attempt. Leaves in `parts_` who takes part in that one.
+  virtual void OnFewer(RunContext& ctx) = 0;
+  // A loss makes the figures of the others worthless: they stop and begin anew. False: they finish what is theirs.
+  virtual bool RestartsOnLoss() const = 0;
+  // All have ended as planned, the lost ones apart: another attempt is needed for what those left undone.
+  virtual bool LeftUndone(const RunContext& ctx) const = 0;
   virtual void OnAttempt(RunContext& ctx) = 0;  // an attempt begins: forget what an earlier one delivered
   virtual absl::Status OnInterval(RunContext& ctx, Part& part, const IntervalDelta& delta) = 0;
   virtual absl::Status OnHeld(Part& part, const HeldHistograms& held) = 0;
@@ -95,6 +106,7 @@ class IoPhase : public Phase {
   void Ask(RunContext& ctx);
   void Arm(RunContext& ctx);
   void Undo(RunContext& ctx);
+  void Repeat(RunContext& ctx);   // the attempt is over: another one, as soon as the target is quiet
   void Advance(RunContext& ctx);  // leaves a state whose condition is met
   void OnPrepared(RunContext& ctx, Part& part, const PrepareDone& done);
   void OnStarted(RunContext& ctx, Part& part, const StartDone& done);
@@ -105,6 +117,10 @@ class IoPhase : public Phase {
   Facts& facts_;
   PhaseKey key_;
   uint32_t attempt_ = 0;
+  uint32_t missed_ = 0;    // starts in a row
+  uint32_t restarts_ = 0;  // after losses while running
+  bool fewer_ = false;     // an agent was lost since the attempt at hand was asked for
+  Nanos quiet_at_ = 0;     // lost agents have stopped by then
   bool started_ = false;
   Nanos deadline_ = 0;  // of preparing, starting and undoing
   Nanos stopped_now_at_ = kNever;

@@ -10,12 +10,16 @@
 namespace muster {
 
 std::vector<IoPhase::Part> MeasurePhase::Participants(RunContext& ctx) {
-  const auto dealt = DealInitiators(step_.initiators, static_cast<uint32_t>(ctx.agents.size()));
+  std::vector<FleetAgent*> there;
+  for (FleetAgent& agent : ctx.agents) {
+    if (agent.live) there.push_back(&agent);
+  }
+  const auto dealt = DealInitiators(step_.initiators, static_cast<uint32_t>(there.size()));
   std::vector<Part> parts;
-  for (size_t i = 0; i < dealt.size() && i < ctx.agents.size(); ++i) {
+  for (size_t i = 0; i < dealt.size() && i < there.size(); ++i) {
     if (dealt[i].empty()) continue;
     Part part;
-    part.agent = &ctx.agents[i];
+    part.agent = there[i];
     part.spec.target = step_.target;
     part.spec.objects = step_.objects;
     part.spec.initiators = dealt[i];
@@ -27,6 +31,16 @@ std::vector<IoPhase::Part> MeasurePhase::Participants(RunContext& ctx) {
     parts.push_back(std::move(part));
   }
   return parts;
+}
+
+// The others keep their initiators: what is measured is the fleet without those that were lost, not another fleet.
+void MeasurePhase::OnFewer(RunContext&) {
+  for (const Part& part : parts_) {
+    if (part.agent->live) continue;
+    left_out_.push_back(part.agent->id);
+    left_out_initiators_ += static_cast<uint32_t>(part.spec.initiators.size());
+  }
+  std::erase_if(parts_, [](const Part& part) { return !part.agent->live; });
 }
 
 void MeasurePhase::OnAttempt(RunContext& ctx) {
@@ -142,6 +156,10 @@ StepFigures MeasurePhase::Seal(RunContext& ctx) {
     if (part.ended) last = std::min(last, part.ended->totals.last_interval);
   }
   StepFigures figures = aggregator_->Seal(last);
+  figures.left_out = left_out_;
+  figures.left_out_initiators = left_out_initiators_;
+  figures.initiators_asked += left_out_initiators_;
+  figures.restarts = restarts();
   WriteComplete(ctx);
   return figures;
 }

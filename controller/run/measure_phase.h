@@ -17,6 +17,9 @@ class MeasurePhase final : public IoPhase {
 
  private:
   std::vector<Part> Participants(RunContext& ctx) override;
+  void OnFewer(RunContext& ctx) override;
+  bool RestartsOnLoss() const override { return true; }
+  bool LeftUndone(const RunContext&) const override { return false; }
   void OnAttempt(RunContext& ctx) override;
   absl::Status OnInterval(RunContext& ctx, Part& part, const IntervalDelta& delta) override;
   absl::Status OnHeld(Part& part, const HeldHistograms& held) override;
@@ -30,6 +33,8 @@ class MeasurePhase final : public IoPhase {
   void ShowLive(RunContext& ctx);
 
   std::unique_ptr<PhaseAggregator> aggregator_;
+  std::vector<std::string> left_out_;  // agents lost before the attempt at hand
+  uint32_t left_out_initiators_ = 0;
   Nanos shown_ = -kNever;
   int64_t shown_interval_ = -1;
 };

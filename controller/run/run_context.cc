@@ -61,6 +61,10 @@ void RunContext::Lose(FleetAgent& agent, absl::Status why, bool drop) {
   if (drop) actions.emplace_back(DropAction{agent.id, std::move(why)});
 }
 
+bool RunContext::GoesOn() const {
+  return plan.continue_on_loss && std::any_of(agents.begin(), agents.end(), [](const FleetAgent& a) { return a.live; });
+}
+
 bool RunContext::AllCommitted() const {
   return !store_ok() ||
          std::all_of(agents.begin(), agents.end(), [](const FleetAgent& a) { return a.committed >= a.asked_commit; });

@@ -49,6 +49,9 @@ class RunContext {
   // The agent is gone (`drop` false) or given up (`drop` true: its link is ended, so its lease ends too).
   void Lose(FleetAgent& agent, absl::Status why, bool drop);
 
+  // A lost agent does not end the run (on_agent_loss: continue), and there is somebody to go on with.
+  bool GoesOn() const;
+
   bool store_ok() const { return store_error.ok(); }
   // Reports handed to the store and not yet committed, of all agents. None count after a store failure.
   bool AllCommitted() const;
@@ -66,6 +69,12 @@ class RunContext {
 // Drain, prepare and fill: op timeout + slack without progress.
 inline Nanos NoProgress(const RunContext& ctx) {
   return ctx.plan.op_timeout + ctx.options.deadlines.no_progress_slack;
+}
+
+// How long an agent that is lost now may still load the target: its lease, the clock error, its drain.
+inline Nanos OrphanTime(const RunContext& ctx, const FleetAgent& agent) {
+  const Nanos error = agent.clock.error >= kNever ? 0 : agent.clock.error;
+  return ctx.options.lease + error + NoProgress(ctx);
 }
 
 // Until an agent that was to end a phase must have said so: its own drain deadline comes first, with the better error.

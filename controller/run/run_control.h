@@ -31,7 +31,8 @@ struct RunOptions {
   std::string runs_dir;
   bool keep_raw = false;
   RunDeadlines deadlines;
-  RunHeader header;  // id, campaign text ...
+  Nanos lease = 10 * kSecond;  // of the fleet: how long an agent that is cut off may go on
+  RunHeader header;            // id, campaign text ...
   // Where the campaign names each target ("lab.yaml:4:3"), for what agents say of it; may lack any.
   std::map<std::string, std::string> target_places;
 };

@@ -113,6 +113,7 @@ using Judge = std::function<std::vector<Check>(const StepFigures& figures, Nanos
 struct RunMachineOptions {
   std::string run_id;
   RunDeadlines deadlines;
+  Nanos lease = 10 * kSecond;
   Judge judge;
   std::map<std::string, std::string> target_places;  // as RunOptions
   Nanos min_lead = 500 * kMillisecond;               // start instant = now + max(this, 4 x worst round trip)

@@ -193,7 +193,7 @@ void RunMachine::NextStep() {
   }
   if (cancel_ > 0) {
     EndRun("cancelled", absl::OkStatus());
-  } else if (!ctx_.first_loss.ok()) {
+  } else if (!ctx_.first_loss.ok() && !ctx_.GoesOn()) {
     EndRun("aborted", ctx_.first_loss);
   }
   if (ending()) {
@@ -224,7 +224,7 @@ void RunMachine::Enter(State state, PhaseKind kind, std::unique_ptr<Phase> phase
 void RunMachine::BeginStep() {
   if (cancel_ > 0) {
     StepOver(StepOutcome::kCancelled, "cancelled before it began");
-  } else if (!ctx_.first_loss.ok()) {
+  } else if (!ctx_.first_loss.ok() && !ctx_.GoesOn()) {
     EndRun("aborted", ctx_.first_loss);
     StepOver(StepOutcome::kFailed, FormatError(ctx_.first_loss));
   } else if (attached_.insert(step().target).second) {
@@ -270,7 +270,8 @@ void RunMachine::PhaseOver() {
       EndRun("cancelled", absl::OkStatus());
       break;
     case EndCause::kLoss:
-      EndRun("aborted", phase->status());
+      // With somebody left the step has failed, and the next one is measured without those that were lost.
+      if (!ctx_.GoesOn()) EndRun("aborted", phase->status());
       break;
     case EndCause::kError:
     case EndCause::kStore:

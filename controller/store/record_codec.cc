@@ -98,6 +98,9 @@ void EncodeFigures(const StepFigures& figures, v1::StepResult& out) {
   out.set_initiators_asked(figures.initiators_asked);
   out.set_initiators_heard(figures.initiators_heard);
   for (const std::string& agent : figures.lost_agents) out.add_lost_agents(agent);
+  for (const std::string& agent : figures.left_out) out.add_left_out(agent);
+  out.set_left_out_initiators(figures.left_out_initiators);
+  out.set_restarts(figures.restarts);
   out.set_straggle_count(figures.straggle_count);
   for (const StraggleOp& op : figures.stragglers) {
     v1::StraggleOp* to = out.add_stragglers();
@@ -137,6 +140,9 @@ absl::Status DecodeFigures(const v1::StepResult& in, StepFigures& out) {
   out.initiators_asked = in.initiators_asked();
   out.initiators_heard = in.initiators_heard();
   out.lost_agents.assign(in.lost_agents().begin(), in.lost_agents().end());
+  out.left_out.assign(in.left_out().begin(), in.left_out().end());
+  out.left_out_initiators = in.left_out_initiators();
+  out.restarts = in.restarts();
   out.straggle_count = in.straggle_count();
   for (const v1::StraggleOp& op : in.stragglers()) {
     MUSTER_ASSIGN_OR_RETURN(const OpKind kind, DecodeKind(op.kind()));
@@ -197,6 +203,7 @@ std::string EncodePlan(const Plan& plan) {
   for (const Step& step : plan.steps) *out.add_steps() = EncodeStep(step);
   out.set_interval_ns(plan.interval);
   out.set_op_timeout_ns(plan.op_timeout);
+  out.set_continue_on_loss(plan.continue_on_loss);
   for (const std::string& warning : plan.warnings) out.add_warnings(warning);
   MakeUtf8(out);
   return out.SerializeAsString();
@@ -207,6 +214,7 @@ absl::StatusOr<Plan> DecodePlanSteps(std::string_view bytes) {
   Plan out;
   out.interval = in.interval_ns();
   out.op_timeout = in.op_timeout_ns();
+  out.continue_on_loss = in.continue_on_loss();
   for (const v1::StepRecord& record : in.steps()) {
     auto step = DecodeStep(record);
     if (!step.ok()) return DamagedRecord(fmt::format("step of the plan: {}", FormatError(step.status())));

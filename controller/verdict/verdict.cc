@@ -43,14 +43,19 @@ Check Sums(const StepFigures& figures) {
                           "completed + failed + aborted + abandoned, histogram counts = completed, sum over intervals "
                           "= totals; sum over initiators = fleet",
                           pooled == nullptr ? 0 : pooled->completed, pooled == nullptr ? 0 : pooled->bytes,
-                          figures.initiators_asked));
+                          figures.initiators_heard));
 }
 
 Check Coverage(const StepFigures& figures) {
   std::string evidence = fmt::format("{} initiators asked, {} heard, {} agents lost", figures.initiators_asked,
                                      figures.initiators_heard, figures.lost_agents.size());
   if (!figures.lost_agents.empty()) evidence += ": " + Lost(figures);
-  const bool whole = figures.lost_agents.empty() && figures.initiators_heard == figures.initiators_asked;
+  if (!figures.left_out.empty()) {
+    evidence += fmt::format("; measured anew without {} ({} initiators), as on_agent_loss: continue says",
+                            fmt::join(figures.left_out, ", "), figures.left_out_initiators);
+  }
+  const bool whole =
+      figures.lost_agents.empty() && figures.initiators_heard + figures.left_out_initiators == figures.initiators_asked;
   if (figures.lost_agents.empty() && NothingDelivered(figures) && figures.missing_count == 0) {
     return Make("coverage", CheckOutcome::kNotEvaluated, evidence + "; the phase ended before its first interval");
   }
@@ -59,7 +64,10 @@ Check Coverage(const StepFigures& figures) {
     return Make("coverage", CheckOutcome::kFail,
                 evidence + "; no operation succeeded in the window: nothing was measured");
   }
-  return Make("coverage", whole ? CheckOutcome::kPass : CheckOutcome::kFail, std::move(evidence));
+  const CheckOutcome outcome = !whole                     ? CheckOutcome::kFail
+                               : figures.left_out.empty() ? CheckOutcome::kPass
+                                                          : CheckOutcome::kWarn;
+  return Make("coverage", outcome, std::move(evidence));
 }
 
 Check Errors(const StepFigures& figures) {

@@ -189,6 +189,8 @@ TEST_CASE("what is left out has its default") {
   CHECK(c.interval() == 1'000'000'000);
   CHECK(c.op_timeout() == 90'000'000'000);
   CHECK(c.on_agent_loss() == v1::ON_AGENT_LOSS_ABORT);
+  CHECK(LoadCampaignText("c.yaml", kHead + "on_agent_loss: continue\n")->message.on_agent_loss() ==
+        v1::ON_AGENT_LOSS_CONTINUE);
   CHECK(c.initiators().count() == 1);
   const v1::Step& s = c.steps(0);
   CHECK(s.load() == "1T1Q");

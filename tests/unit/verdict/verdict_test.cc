@@ -97,6 +97,20 @@ TEST_CASE("each check fails alone, and says why") {
   CHECK(AnyFailed(checks));
 }
 
+TEST_CASE("a fleet measured anew without a lost agent is whole with a warning, unless somebody else is absent") {
+  StepFigures f = Good();
+  f.left_out = {"local-2"};
+  f.left_out_initiators = 1;
+  f.initiators_heard = 2;
+  const auto checks = Evaluate(f, kTimeout);
+  CHECK(Find(checks, "coverage").outcome == CheckOutcome::kWarn);
+  CHECK_THAT(Find(checks, "coverage").evidence, Catch::Contains("without local-2 (1 initiators)"));
+  CHECK(Find(checks, "sums").outcome == CheckOutcome::kPass);
+  CHECK_FALSE(AnyFailed(checks));
+  f.initiators_heard = 1;
+  CHECK(Find(Evaluate(f, kTimeout), "coverage").outcome == CheckOutcome::kFail);
+}
+
 TEST_CASE("a lost agent fails coverage; what its totals would have shown is not evaluated") {
   StepFigures f = Good();
   f.lost_agents = {"local-2"};
