@@ -19,6 +19,7 @@ struct RunVerbOptions {
   std::string campaign;
   uint32_t local = 1;
   std::string runs_dir;  // empty: DefaultRunsDir()
+  std::string resume;    // a run to go on with instead of a campaign
   bool json = false;
   bool quiet = false;
   bool keep_raw = false;

@@ -48,10 +48,18 @@ RunAgent ToRunAgent(const Member& member) {
   return agent;
 }
 
-absl::StatusOr<std::unique_ptr<RunWriter>> OpenRun(const std::string& runs_dir, const RunHeader& header, bool keep_raw,
-                                                   const Plan& plan, const std::vector<RunAgent>& agents) {
-  MUSTER_ASSIGN_OR_RETURN(auto writer, RunWriter::Create(runs_dir, header, keep_raw));
-  MUSTER_RETURN_IF_ERROR(writer->WritePlan(plan));
+absl::StatusOr<std::unique_ptr<RunWriter>> OpenRun(const RunOptions& options, const Plan& plan,
+                                                   const std::vector<RunAgent>& agents) {
+  std::unique_ptr<RunWriter> writer;
+  if (options.resume_path.empty()) {
+    MUSTER_ASSIGN_OR_RETURN(writer, RunWriter::Create(options.runs_dir, options.header, options.keep_raw));
+    MUSTER_RETURN_IF_ERROR(writer->WritePlan(plan));
+  } else {
+    StoreOptions store;
+    store.keep_raw = options.keep_raw;
+    MUSTER_ASSIGN_OR_RETURN(writer, RunWriter::Resume(options.resume_path, store));
+    MUSTER_RETURN_IF_ERROR(writer->WriteEvent(WallMicros(), options.resume_note));
+  }
   for (const RunAgent& agent : agents) MUSTER_RETURN_IF_ERROR(writer->WriteAgent(agent));
   return writer;
 }
@@ -94,8 +102,7 @@ absl::Status Driver::OpenStore(const std::vector<Member>& members) {
   // Shared with the thread, which may be left behind by a disk that hangs.
   auto opened = std::make_shared<BoundedQueue<absl::StatusOr<std::string>>>(1);
   store_ = std::make_unique<StoreThread>(
-      [dir = options_.runs_dir, header = options_.header, keep_raw = options_.keep_raw, plan = plan_,
-       agents = std::move(agents)] { return OpenRun(dir, header, keep_raw, plan, agents); },
+      [options = options_, plan = plan_, agents = std::move(agents)] { return OpenRun(options, plan, agents); },
       [opened](absl::StatusOr<std::string> path) { (void)opened->TryPush(std::move(path)); }, inbox_);
   const Nanos limit = options_.deadlines.store;
   const Nanos until = clock_.Now() + limit;

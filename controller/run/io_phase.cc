@@ -32,6 +32,7 @@ const PhaseKey* KeyOf(const AgentSays& says) {
 
 void IoPhase::Begin(RunContext& ctx) {
   step_interval_ = ctx.plan.interval;
+  attempt_ = step_.first_attempt;
   parts_ = Participants(ctx);
   Ask(ctx);
 }

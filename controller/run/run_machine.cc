@@ -348,7 +348,7 @@ void RunMachine::StepOver(StepOutcome outcome, std::string message) {
 }
 
 void RunMachine::Seal(StepResult result) {
-  const uint32_t attempt = measure_ != nullptr ? measure_->key().attempt : 0;
+  const uint32_t attempt = measure_ != nullptr ? measure_->key().attempt : result.step.first_attempt;
   measure_ = nullptr;
   sealing_ = std::make_shared<const StepResult>(std::move(result));
   state_ = State::kSealing;

@@ -58,6 +58,9 @@ class RunWriter {
     options.keep_raw = keep_raw;
     return Create(runs_dir, header, options);
   }
+  // Opens the file of a run that has ended, or whose controller has, to go on with it (store/resume.h says with what):
+  // it is "running" again, and its agents are those that are written now. STORE_LOCKED while somebody writes it.
+  static absl::StatusOr<std::unique_ptr<RunWriter>> Resume(const std::string& path, const StoreOptions& options);
   virtual ~RunWriter() = default;
   virtual std::string path() const = 0;  // of run.db
   virtual absl::Status WritePlan(const Plan& plan) = 0;
@@ -66,8 +69,8 @@ class RunWriter {
   // already is left as it is: a report sent again after a lost acknowledgement.
   virtual absl::Status CommitReports(const std::vector<RawReport>& reports) = 0;
   virtual absl::Status WriteInterval(const PhaseKey& key, const FleetInterval& interval) = 0;
-  // Result of a step, its initiators' window histograms, checks; then the phase's raw reports are deleted, all in one
-  // transaction with synchronous=FULL.
+  // Result of a step, its initiators' window histograms, checks; then the phase's raw reports are deleted, and those of
+  // earlier attempts, which this result replaces; all in one transaction with synchronous=FULL.
   virtual absl::Status SealStep(const PhaseKey& measure, const StepResult& result) = 0;
   // A phase without figures (fill): drops its raw reports.
   virtual absl::Status SealPhase(const PhaseKey& key) = 0;

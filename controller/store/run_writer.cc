@@ -144,7 +144,21 @@ class SqliteRunWriter final : public RunWriter {
         group.Bind(1, measure.step).Bind(2, measure.attempt).Bind(3, static_cast<int64_t>(i)).BindBlob(4, groups[i]);
         MUSTER_RETURN_IF_ERROR(tally.Put(of_step, group));
       }
-      return DropRaw(measure, tally);
+      MUSTER_RETURN_IF_ERROR(DropRaw(measure, tally));
+      return options_.keep_raw ? absl::OkStatus() : DropEarlier(measure);
+    });
+  }
+
+  // The run's record as of one that runs; what earlier agents were is an event.
+  absl::Status Reopen() {
+    return WriteFull(0, [&](TallyChanges& tally) -> absl::Status {
+      MUSTER_ASSIGN_OR_RETURN(Statement before, db_->Prepare("SELECT * FROM run"));
+      MUSTER_RETURN_IF_ERROR(tally.Take({"run"}, before));
+      MUSTER_ASSIGN_OR_RETURN(Statement update,
+                              db_->Prepare("UPDATE run SET outcome='', message='', finished=0 RETURNING *"));
+      MUSTER_RETURN_IF_ERROR(tally.Put({"run"}, update));
+      MUSTER_ASSIGN_OR_RETURN(Statement agents, db_->Prepare("DELETE FROM agents RETURNING *"));
+      return tally.Take({"agents"}, agents);
     });
   }
 
@@ -231,6 +245,15 @@ class SqliteRunWriter final : public RunWriter {
     return tally.Take(counted, remove.Bind(1, key.step).Bind(2, key.attempt));
   }
 
+  absl::Status DropEarlier(const PhaseKey& key) {
+    for (const char* sql : {"DELETE FROM raw WHERE step=?1 AND attempt<?2",
+                            "DELETE FROM tally WHERE tab='raw' AND step=?1 AND attempt<?2"}) {
+      MUSTER_ASSIGN_OR_RETURN(Statement drop, db_->Prepare(sql));
+      MUSTER_RETURN_IF_ERROR(drop.Bind(1, key.step).Bind(2, key.attempt).Run());
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status DropRaw(const PhaseKey& key, TallyChanges& tally) {
     const auto phase = static_cast<int64_t>(key.phase);
     const std::string where = fmt::format("step=?1 AND attempt=?2 AND phase={}", phase);
@@ -272,6 +295,20 @@ absl::StatusOr<std::unique_ptr<RunWriter>> RunWriter::Create(const std::string& 
   MUSTER_ASSIGN_OR_RETURN(ReserveFile reserve, ReserveFile::Create(dir + "/reserve", kReserve));
   auto writer = std::make_unique<SqliteRunWriter>(std::move(lock), std::move(reserve), std::move(db), options);
   MUSTER_RETURN_IF_ERROR(writer->WriteHeader(header));
+  return writer;
+}
+
+absl::StatusOr<std::unique_ptr<RunWriter>> RunWriter::Resume(const std::string& path, const StoreOptions& options) {
+  const std::string dir = path.substr(0, path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+  const std::string base = dir.empty() ? "." : dir;
+  MUSTER_ASSIGN_OR_RETURN(LockFile lock, LockFile::Acquire(base + "/lock"));
+  MUSTER_ASSIGN_OR_RETURN(auto db, Database::Open(path, Database::Mode::kWrite));
+  MUSTER_RETURN_IF_ERROR(CheckSchema(*db));
+  MUSTER_RETURN_IF_ERROR(db->Query("PRAGMA journal_mode=WAL").status());
+  MUSTER_RETURN_IF_ERROR(db->Exec("PRAGMA synchronous=NORMAL"));
+  MUSTER_ASSIGN_OR_RETURN(ReserveFile reserve, ReserveFile::Create(base + "/reserve", kReserve));
+  auto writer = std::make_unique<SqliteRunWriter>(std::move(lock), std::move(reserve), std::move(db), options);
+  MUSTER_RETURN_IF_ERROR(writer->Reopen());
   return writer;
 }
 

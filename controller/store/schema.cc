@@ -17,7 +17,7 @@ CREATE TABLE plan (one INTEGER PRIMARY KEY CHECK (one = 1), steps INTEGER NOT NU
 CREATE TABLE agents (id TEXT PRIMARY KEY, record BLOB NOT NULL);
 CREATE TABLE raw (agent TEXT NOT NULL, sequence INTEGER NOT NULL, step INTEGER NOT NULL, phase INTEGER NOT NULL,
   attempt INTEGER NOT NULL, wall INTEGER NOT NULL, bytes BLOB NOT NULL);
-CREATE UNIQUE INDEX raw_sequence ON raw (agent, sequence);
+CREATE UNIQUE INDEX raw_sequence ON raw (agent, sequence, step, attempt);
 CREATE TABLE intervals (step INTEGER NOT NULL, attempt INTEGER NOT NULL, k INTEGER NOT NULL, fleet BLOB NOT NULL,
   moments BLOB NOT NULL, UNIQUE (step, attempt, k));
 CREATE TABLE interval_counts (step INTEGER NOT NULL, attempt INTEGER NOT NULL, k INTEGER NOT NULL,

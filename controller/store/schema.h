@@ -6,7 +6,7 @@
 namespace muster {
 
 // Layout of the run file. Version 2 (1 had no tally); a file of another version is refused, not guessed at.
-inline constexpr int64_t kRunFileVersion = 2;
+inline constexpr int64_t kRunFileVersion = 3;
 inline constexpr int64_t kRunFileApplication = 0x6d737472;  // "mstr"
 
 // Creates the tables in an empty database, WAL and incremental vacuum included.

@@ -105,6 +105,9 @@ void FillFigures(Rng& rng, StepFigures& f) {
   f.initiators_asked = 4;
   f.initiators_heard = 3;
   f.lost_agents = {"b"};
+  f.left_out = {"c", "d"};
+  f.left_out_initiators = 5;
+  f.restarts = 2;
   f.straggle_count = 1000;
   f.stragglers = {{.initiator = 1, .kind = OpKind::kTrim, .age_at_end = 5, .final_age = 9, .ended = true},
                   {.initiator = 2, .kind = OpKind::kRead, .age_at_end = 6, .final_age = 8, .ended = false}};
@@ -161,6 +164,9 @@ void CheckSame(const StepFigures& a, const StepFigures& b) {
   CHECK(a.initiators_asked == b.initiators_asked);
   CHECK(a.initiators_heard == b.initiators_heard);
   CHECK(a.lost_agents == b.lost_agents);
+  CHECK(a.left_out == b.left_out);
+  CHECK(a.left_out_initiators == b.left_out_initiators);
+  CHECK(a.restarts == b.restarts);
   CHECK(a.straggle_count == b.straggle_count);
   REQUIRE(a.stragglers.size() == b.stragglers.size());
   for (size_t i = 0; i < a.stragglers.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "common/base/status.h"
+#include "controller/store/schema.h"
 #include "controller/store/utf8.h"
 #include "tests/unit/store/store_support.h"
 
@@ -115,10 +116,10 @@ TEST_CASE("other files, broken files and files of later releases are refused by 
   const std::string run = dir.path() + "/a/run.db";
   // The user version is the big-endian word at byte 60 of the file header (SQLite file format 1.3).
   const int fd = open(run.c_str(), O_RDWR | O_CLOEXEC);
-  const unsigned char newer[4] = {0, 0, 0, 3};
+  const unsigned char newer[4] = {0, 0, 0, kRunFileVersion + 1};
   REQUIRE(pwrite(fd, newer, 4, 60) == 4);
   CHECK(GetErrorInfo(RunReader::Open(run).status()).code == "RUN_NEWER");
-  const unsigned char older[4] = {0, 0, 0, 1};
+  const unsigned char older[4] = {0, 0, 0, kRunFileVersion - 1};
   REQUIRE(pwrite(fd, older, 4, 60) == 4);
   CHECK(GetErrorInfo(RunReader::Open(run).status()).code == "RUN_OLDER");
   close(fd);
