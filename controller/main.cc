@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <cstdlib>
+#include <initializer_list>
 
 #include "common/base/logging.h"
 #include "common/base/status.h"
@@ -14,6 +16,8 @@
 namespace {
 
 std::atomic<int> g_cancel{0};
+std::atomic<int> g_leave{0};   // a remote run is left, not ended
+std::atomic<int> g_reopen{0};  // the log file has been moved away
 static_assert(std::atomic<int>::is_always_lock_free, "set from a signal handler");
 
 extern "C" void OnSignal(int) {
@@ -23,15 +27,27 @@ extern "C" void OnSignal(int) {
   g_cancel.store(seen + 1);
 }
 
-void CatchSignals() {
+extern "C" void OnLeave(int) {
+  g_leave.fetch_add(1);
+}
+
+extern "C" void OnReopen(int) {
+  g_reopen.fetch_add(1);
+}
+
+void Catch(std::initializer_list<int> numbers, void (*handler)(int)) {
   struct sigaction action {};
-  action.sa_handler = OnSignal;
-  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+  action.sa_handler = handler;
+  for (int number : numbers) {
     // What the caller has set to be ignored stays ignored: that is how nohup works.
     struct sigaction inherited {};
     sigaction(number, nullptr, &inherited);
     if (inherited.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
   }
+}
+
+void CatchSignals() {
+  Catch({SIGINT, SIGTERM, SIGHUP}, OnSignal);
   signal(SIGPIPE, SIG_IGN);
 }
 
@@ -47,6 +63,18 @@ muster::LogLevel LevelOf(const std::string& name) {
   if (name == "info") return muster::LogLevel::kInfo;
   if (name == "error") return muster::LogLevel::kError;
   return muster::LogLevel::kWarning;
+}
+
+// At least a second; what is wrong with it is said.
+bool ReadDuration(const char* option, const std::string& text, muster::Nanos& value) {
+  auto parsed = muster::ParseDuration(text);
+  if (parsed.ok() && *parsed >= muster::kSecond) {
+    value = *parsed;
+    return true;
+  }
+  muster::Err("muster: {}: {}\n", option,
+              parsed.ok() ? "at least 1s [UNIT_RANGE]" : muster::FormatError(parsed.status()));
+  return false;
 }
 
 muster::CommandNode TreeOf(const CLI::App& app) {
@@ -113,7 +141,66 @@ int RunMain(int argc, char** argv) {
   run_app->add_flag("--keep-raw", run.keep_raw, "Keep the agents' raw reports in the run file");
   run_app->add_flag("--json", run.json, "Print one JSON object a line: progress, then the result");
   run_app->add_flag("-q,--quiet", run.quiet, "No progress");
-  run_app->footer("Ctrl-C stops after the interval that runs and keeps what was measured; a second one stops at once.");
+  const std::string controller_help =
+      "Controller to ask: unix:/path (default: $MUSTER_CONTROLLER, or where `muster serve` listens)";
+  run_app
+      ->add_option("--controller", run.controller,
+                   "Let a running controller run it: unix:/path (default: $MUSTER_CONTROLLER; none: run it here)")
+      ->type_name("ADDRESS");
+  CLI::Option* agents_option =
+      run_app->add_option("--agents", run.agents,
+                          "With a controller: use N of the agents that match, and wait for that many (default: all "
+                          "that match and are there)");
+  agents_option->check(CLI::Range(1, 1024))->type_name("N");
+  run_app->add_flag("--detach", run.detach, "With a controller: print the run's id and leave it to itself");
+  run_app->footer(
+      "Ctrl-C stops after the interval that runs and keeps what was measured; a second one stops at once.\n"
+      "A run of a controller goes on when this program is killed; `muster watch` takes it up again.");
+
+  muster::ServeVerbOptions serve;
+  std::string serve_lease = "10s", drain = "5m";
+  CLI::App* serve_app = app.add_subcommand("serve", "Run a controller that agents and clients of this machine dial");
+  serve_app
+      ->add_option("--listen", serve.listen,
+                   "unix:/path (default: /run/muster/control.sock as root, else $XDG_RUNTIME_DIR/muster/control.sock)")
+      ->type_name("ADDRESS");
+  serve_app
+      ->add_option("--runs", serve.runs_dir,
+                   "Where run files lie (default: /var/lib/muster/runs as root, else $XDG_DATA_HOME/muster/runs)")
+      ->type_name("PATH");
+  serve_app->add_option("--lease", serve_lease, "Time after which an agent that is not heard of is lost")
+      ->capture_default_str()
+      ->type_name("DURATION");
+  serve_app->add_option("--drain", drain, "Bound of ending runs after SIGTERM; then they are stopped at once")
+      ->capture_default_str()
+      ->type_name("DURATION");
+  serve_app->add_option("--log-file", serve.log_file, "Append log lines to this file instead of stderr")
+      ->type_name("PATH");
+  serve_app->footer(
+      "SIGTERM or Ctrl-C: no new runs, running ones end after their interval; a second one stops them at once.\n"
+      "SIGHUP or SIGUSR1: the log file is opened anew (logrotate).");
+
+  muster::RemoteVerbOptions remote;
+  const auto add_remote = [&](CLI::App* verb) {
+    verb->add_option("--controller", remote.controller, controller_help)->type_name("ADDRESS");
+    verb->add_flag("--json", remote.json, "Print JSON");
+  };
+  CLI::App* agents_app = app.add_subcommand("agents", "List the agents of a running controller");
+  add_remote(agents_app);
+  CLI::App* status_app = app.add_subcommand("status", "Show what a running controller runs and what waits");
+  add_remote(status_app);
+  CLI::App* watch_app = app.add_subcommand("watch", "Show a run of a controller until it ends, then its result");
+  watch_app->add_option("run", remote.run, "Run id, a unique beginning of one, or `last`")
+      ->required()
+      ->type_name("RUN");
+  add_remote(watch_app);
+  watch_app->footer("Ctrl-C ends the watching, not the run. The exit code is the run's.");
+  CLI::App* cancel_app = app.add_subcommand("cancel", "End a run of a controller after the interval that runs");
+  cancel_app->add_option("run", remote.run, "Run id, a unique beginning of one, or `last`")
+      ->required()
+      ->type_name("RUN");
+  cancel_app->add_flag("--now", remote.now, "At once");
+  add_remote(cancel_app);
 
   muster::PlanVerbOptions plan;
   bool no_inspect = false;
@@ -203,19 +290,40 @@ int RunMain(int argc, char** argv) {
     return code == 0 ? muster::kExitOk : muster::kExitUsage;
   }
 
+  // A service is read in its log; a command on its result.
+  if (serve_app->parsed() && app.count("--log-level") == 0) log_level = "info";
   muster::InitLogging("muster", LevelOf(log_level));
   google::protobuf::SetLogHandler(LogProtobuf);
   CatchSignals();
-  if (run_app->parsed()) {
-    auto parsed = muster::ParseDuration(lease);
-    if (!parsed.ok() || *parsed < muster::kSecond) {
-      muster::Err("muster: --lease: {}\n",
-                  parsed.ok() ? "at least 1s [UNIT_RANGE]" : muster::FormatError(parsed.status()));
+  if (serve_app->parsed()) {
+    if (!ReadDuration("--lease", serve_lease, serve.lease) || !ReadDuration("--drain", drain, serve.drain)) {
       return muster::kExitUsage;
     }
-    run.lease = *parsed;
+    Catch({SIGHUP, SIGUSR1}, OnReopen);
+    return muster::ServeVerb(serve, g_cancel, g_reopen);
+  }
+  if (agents_app->parsed()) return muster::AgentsVerb(remote);
+  if (status_app->parsed()) return muster::StatusVerb(remote);
+  if (watch_app->parsed()) {
+    Catch({SIGTERM, SIGHUP}, OnLeave);
+    return muster::WatchVerb(remote, g_cancel, g_leave);
+  }
+  if (cancel_app->parsed()) return muster::CancelVerb(remote);
+  if (run_app->parsed()) {
+    const char* named = getenv("MUSTER_CONTROLLER");
+    const bool local = run_app->count("--local") > 0;
+    run.remote = run_app->count("--controller") > 0 || (!local && named != nullptr && named[0] != 0);
+    const std::vector<const char*> misplaced =
+        run.remote ? std::vector{"--local", "--runs", "--lease"} : std::vector{"--agents", "--detach"};
+    for (const char* option : misplaced) {
+      if (run_app->count(option) == 0) continue;
+      muster::Err("muster: {}: it is for runs {} a controller [USAGE]\n", option, run.remote ? "without" : "of");
+      return muster::kExitUsage;
+    }
+    if (run.remote) Catch({SIGTERM, SIGHUP}, OnLeave);
+    if (!ReadDuration("--lease", lease, run.lease)) return muster::kExitUsage;
     run.log_level = log_level;
-    return muster::RunVerb(run, g_cancel);
+    return muster::RunVerb(run, g_cancel, g_leave);
   }
   if (plan_app->parsed()) {
     plan.inspect = !no_inspect;

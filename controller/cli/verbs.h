@@ -24,9 +24,37 @@ struct RunVerbOptions {
   bool keep_raw = false;
   Nanos lease = 10 * kSecond;
   std::string log_level = "warn";
+  // Run by a controller elsewhere instead of one in this process.
+  bool remote = false;
+  std::string controller;  // empty: RemoteVerbOptions::controller
+  uint32_t agents = 0;     // use so many of those that match; 0: all that are there
+  bool detach = false;     // submit and leave
 };
-// `cancel` is raised by signals: 1 stops after the interval that runs, 2 at once.
-int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel);
+// `cancel` is raised by signals: 1 stops after the interval that runs, 2 at once. `leave`: a remote run is only left.
+int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel, const std::atomic<int>& leave);
+
+struct ServeVerbOptions {
+  std::string listen;    // empty: the usual socket
+  std::string runs_dir;  // empty: the usual place
+  Nanos lease = 10 * kSecond;
+  Nanos drain = 5 * kMinute;
+  std::string log_file;  // empty: stderr
+};
+// Serves until `stop` is raised: 1 drains, 2 ends at once. `reopen` is counted up to reopen the log file.
+int ServeVerb(const ServeVerbOptions& options, const std::atomic<int>& stop, const std::atomic<int>& reopen);
+
+// Verbs that ask a controller which runs already.
+struct RemoteVerbOptions {
+  std::string controller;  // empty: $MUSTER_CONTROLLER, or the usual socket
+  std::string run;         // watch, cancel: id, a unique beginning of one, or "last"
+  bool now = false;        // cancel: at once
+  bool json = false;
+};
+int AgentsVerb(const RemoteVerbOptions& options);
+int StatusVerb(const RemoteVerbOptions& options);
+// Shows a run until it ends; the exit code is the run's. An interrupt ends the watching, not the run.
+int WatchVerb(const RemoteVerbOptions& options, const std::atomic<int>& cancel, const std::atomic<int>& leave);
+int CancelVerb(const RemoteVerbOptions& options);
 
 struct PlanVerbOptions {
   std::string campaign;

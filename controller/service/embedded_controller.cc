@@ -10,10 +10,10 @@
 #include "common/wire/version.h"
 #include "controller/fleet/link_hub.h"
 #include "controller/run/driver.h"
+#include "controller/service/agent_link_service.h"
 #include "controller/service/controller_server.h"
 #include "controller/service/inspector.h"
 #include "controller/service/socket_dir.h"
-#include "muster/v1/agent_link.grpc.pb.h"
 
 namespace muster {
 namespace {
@@ -25,22 +25,6 @@ uint64_t RandomEpoch() {
   std::random_device device;
   return (static_cast<uint64_t>(device()) << 32 | device()) | 1;
 }
-
-// The RPCs are reactors of the hub; nothing here blocks.
-class AgentLinkService final : public v1::AgentLink::CallbackService {
- public:
-  explicit AgentLinkService(LinkHub& hub) : hub_(hub) {}
-  grpc::ServerBidiReactor<v1::AgentMessage, v1::ControllerMessage>* Control(
-      grpc::CallbackServerContext* context) override {
-    return hub_.NewControl(context);
-  }
-  grpc::ServerBidiReactor<v1::ReportMessage, v1::ReportAck>* Report(grpc::CallbackServerContext* context) override {
-    return hub_.NewReport(context);
-  }
-
- private:
-  LinkHub& hub_;
-};
 
 class EmbeddedController final : public ControllerServer {
  public:
