@@ -117,7 +117,8 @@ int RunMain(int argc, char** argv) {
       "  muster run campaign.yaml --local 3     run it on three local agents\n"
       "  muster targets probe campaign.yaml:lun what an iSCSI target offers\n"
       "  muster results show                    the newest run\n"
-      "  muster help campaign                   every option of a campaign file");
+      "  muster help campaign                   every option of a campaign file\n"
+      "  muster serve                           a controller that stays; agents, status, watch, cancel ask it");
 
   std::string log_level = "warn";
   app.add_option("--log-level", log_level, "Least severe log line shown: debug, info, warn or error")

@@ -12,7 +12,7 @@ class WatchStream final : public WriteStream<v1::RunEvent>, public RunWatcher {
  public:
   static constexpr Nanos kPatience = 10 * kSecond;
   WatchStream(grpc::CallbackServerContext* context, std::string peer)
-      : WriteStream(context, {.messages = RunFeed::kHistory + 1024, .bytes = size_t{8} << 20}),
+      : WriteStream(context, {.messages = RunFeed::kHistory + 1024, .bytes = size_t{24} << 20}),
         peer_(std::move(peer)) {}
 
   bool Offer(const SharedRunEvent& event) override;

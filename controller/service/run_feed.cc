@@ -243,7 +243,7 @@ void RunFeed::OnEnded(const RunOutcome& outcome) {
   out.set_any_invalid(outcome.any_invalid);
   out.set_path(WireText(outcome.path, kText));
   phase_ = fill_ = live_ = nullptr;
-  LogLine(!outcome.error.ok(),
+  LogLine(outcome.outcome != "complete" && outcome.outcome != "cancelled",
           fmt::format("ended: {}{}", outcome.outcome, outcome.error.ok() ? "" : ", " + FormatError(outcome.error)));
   Tell(std::move(event));
   for (const auto& watcher : watchers_) watcher->End();
