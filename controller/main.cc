@@ -95,6 +95,8 @@ muster::CommandNode TreeOf(const CLI::App& app) {
     if (out.names.front() == "--log-level") out.choices = {"debug", "info", "warn", "error"};
     node.options.push_back(std::move(out));
   }
+  // Runs that can be watched and cancelled are those of a controller.
+  if (node.name == "watch" || node.name == "cancel") node.runs_from = "status --ids";
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     node.commands.push_back(TreeOf(*command));
   }
@@ -190,6 +192,7 @@ int RunMain(int argc, char** argv) {
   add_remote(agents_app);
   CLI::App* status_app = app.add_subcommand("status", "Show what a running controller runs and what waits");
   add_remote(status_app);
+  status_app->add_flag("--ids", remote.ids_only, "Print ids of runs that wait or go on only, one a line");
   CLI::App* watch_app = app.add_subcommand("watch", "Show a run of a controller until it ends, then its result");
   watch_app->add_option("run", remote.run, "Run id, a unique beginning of one, or `last`")
       ->required()

@@ -25,7 +25,11 @@ int StatusVerb(const RemoteVerbOptions& options) {
   if (!client.ok()) return Fail(client.status(), options.json, ExitCodeFor(client.status()));
   const auto runs = (*client)->ListRuns();
   if (!runs.ok()) return Fail(runs.status(), options.json, ExitCodeFor(runs.status()));
-  if (options.json) {
+  if (options.ids_only) {
+    for (const v1::RunStatus& run : runs->runs()) {
+      if (run.state() != v1::RUN_STATE_ENDED) Out("{}\n", run.run());
+    }
+  } else if (options.json) {
     Out("{}\n", JsonRuns(*runs));
   } else {
     PutOut(RunsText(*runs));
@@ -36,7 +40,7 @@ int StatusVerb(const RemoteVerbOptions& options) {
 int WatchVerb(const RemoteVerbOptions& options, const std::atomic<int>& cancel, const std::atomic<int>& leave) {
   auto client = ConnectTo(options.controller);
   if (!client.ok()) return Fail(client.status(), options.json, ExitCodeFor(client.status()));
-  return FollowRun(**client, {.run = options.run, .json = options.json, .quiet = false, .owner = false}, cancel, leave);
+  return FollowRun(**client, {.run = options.run, .json = options.json, .lines = true}, cancel, leave);
 }
 
 int CancelVerb(const RemoteVerbOptions& options) {

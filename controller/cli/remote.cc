@@ -23,6 +23,7 @@ constexpr Nanos kPoll = 50 * kMillisecond;  // signals are looked at this often
 ViewMode ModeOf(const FollowOptions& options) {
   if (options.json) return ViewMode::kJson;
   if (options.quiet) return ViewMode::kQuiet;
+  if (options.lines) return ViewMode::kPlain;
   return isatty(STDERR_FILENO) && isatty(STDOUT_FILENO) ? ViewMode::kLive : ViewMode::kPlain;
 }
 

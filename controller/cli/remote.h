@@ -50,6 +50,7 @@ class EventPlayer {
 struct FollowOptions {
   std::string run;
   bool json = false, quiet = false;
+  bool lines = false;  // plain lines on a terminal too
   bool owner = false;  // an interrupt cancels the run; else it ends the watching alone
 };
 // Shows a run until it ends, then its result; the exit code is the run's. `leave`: stop watching, the run goes on.

@@ -48,6 +48,7 @@ struct RemoteVerbOptions {
   std::string controller;  // empty: $MUSTER_CONTROLLER, or the usual socket
   std::string run;         // watch, cancel: id, a unique beginning of one, or "last"
   bool now = false;        // cancel: at once
+  bool ids_only = false;   // status: ids of runs that wait or go on
   bool json = false;
 };
 int AgentsVerb(const RemoteVerbOptions& options);
@@ -106,8 +107,9 @@ struct CommandNode {
   };
   std::vector<Option> options;
   std::vector<CommandNode> commands;
-  bool takes_path = false;  // positional file
-  bool takes_run = false;   // positional run id
+  bool takes_path = false;                       // positional file
+  bool takes_run = false;                        // positional run id
+  std::string runs_from = "results list --ids";  // what prints those ids, one a line
 };
 // The completion script for bash, zsh or fish; an empty string for another shell.
 std::string CompletionScript(const std::string& shell, const CommandNode& root);
