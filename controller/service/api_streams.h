@@ -18,6 +18,7 @@ class WatchStream final : public WriteStream<v1::RunEvent>, public RunWatcher {
   bool Offer(const SharedRunEvent& event) override;
   void CutOff() override;
   void End() override { Close(absl::OkStatus(), /*at_once=*/false); }
+  bool gone() const override { return over(); }
 
  private:
   const std::string peer_;

@@ -252,6 +252,8 @@ void RunFeed::OnEnded(const RunOutcome& outcome) {
 
 absl::Status RunFeed::Watch(std::shared_ptr<RunWatcher> watcher) {
   std::lock_guard lock(mutex_);
+  // A run that waits tells nothing for long, so those that left it are found here.
+  std::erase_if(watchers_, [](const auto& other) { return other->gone(); });
   if (watchers_.size() >= kWatchers) {
     return MakeError(absl::StatusCode::kResourceExhausted,
                      {.code = "WATCHERS_FULL",

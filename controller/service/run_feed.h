@@ -22,6 +22,8 @@ class RunWatcher {
   virtual void CutOff() = 0;
   // There are no more events.
   virtual void End() = 0;
+  // Nobody is there any more.
+  virtual bool gone() const = 0;
 };
 
 // What a run tells: to the log, with run, step, phase and agent as fields, and to whoever watches. Keeps what somebody

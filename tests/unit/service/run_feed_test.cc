@@ -17,6 +17,7 @@ class FakeWatcher final : public RunWatcher {
   }
   void CutOff() override { ++cuts; }
   void End() override { ++ends; }
+  bool gone() const override { return left; }
 
   // "planned began phase ..."
   std::string Kinds() const {
@@ -30,6 +31,7 @@ class FakeWatcher final : public RunWatcher {
   size_t room = 1'000'000;
   std::vector<SharedRunEvent> events;
   int cuts = 0, ends = 0;
+  bool left = false;
 };
 
 struct Rig {
@@ -133,6 +135,8 @@ TEST_CASE("watchers and what is kept for them are bounded") {
   std::vector<std::shared_ptr<FakeWatcher>> watchers;
   for (size_t i = 0; i < RunFeed::kWatchers; ++i) watchers.push_back(rig.Watch());
   CHECK(GetErrorInfo(rig.feed->Watch(std::make_shared<FakeWatcher>())).code == "WATCHERS_FULL");
+  watchers[3]->left = true;  // makes room, though the run has told nothing since
+  CHECK(rig.feed->Watch(std::make_shared<FakeWatcher>()).ok());
   for (size_t i = 0; i < RunFeed::kHistory + 10; ++i) rig.feed->OnEvent("text " + std::to_string(i));
   rig.feed->OnEnded({.run_id = "r1", .path = {}, .outcome = "complete"});
   const auto late = rig.Watch();
