@@ -35,14 +35,14 @@ extern "C" void OnReopen(int) {
   g_reopen.fetch_add(1);
 }
 
-void Catch(std::initializer_list<int> numbers, void (*handler)(int)) {
+void Catch(std::initializer_list<int> numbers, void (*handler)(int), bool always = false) {
   struct sigaction action {};
   action.sa_handler = handler;
   for (int number : numbers) {
     // What the caller has set to be ignored stays ignored: that is how nohup works.
     struct sigaction inherited {};
     sigaction(number, nullptr, &inherited);
-    if (inherited.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
+    if (always || inherited.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
   }
 }
 
@@ -303,7 +303,8 @@ int RunMain(int argc, char** argv) {
     if (!ReadDuration("--lease", serve_lease, serve.lease) || !ReadDuration("--drain", drain, serve.drain)) {
       return muster::kExitUsage;
     }
-    Catch({SIGHUP, SIGUSR1}, OnReopen);
+    // Reopening a log ends nothing, so nohup needs no exception here.
+    Catch({SIGHUP, SIGUSR1}, OnReopen, /*always=*/true);
     return muster::ServeVerb(serve, g_cancel, g_reopen);
   }
   if (agents_app->parsed()) return muster::AgentsVerb(remote);
