@@ -180,9 +180,11 @@ absl::StatusOr<std::string> RunBook::ResultPath(const std::string& name) {
       wanted = (*run)->id;
     }
   }
-  // Names a client gives are ids: a path would let it read what is no run.
+  // Names a client gives are ids: a path would let it read what is no run of this controller.
   if (wanted.find('/') != std::string::npos) return Unknown(wanted, {});
-  return ResolveRun(options_.runs_dir, wanted);
+  MUSTER_ASSIGN_OR_RETURN(std::string path, ResolveRun(options_.runs_dir, wanted));
+  if (!path.starts_with(options_.runs_dir + "/")) return Unknown(wanted, {});
+  return path;
 }
 
 std::string RunBook::UserOf(const std::string& agent) {
