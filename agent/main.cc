@@ -19,6 +19,7 @@
 #include "common/base/thread.h"
 #include "common/base/units.h"
 #include "common/cli/usage.h"
+#include "common/plan/labels.h"
 #include "common/wire/version.h"
 
 namespace muster::agent {
@@ -34,6 +35,7 @@ struct Flags {
   std::string id;
   std::vector<std::string> roots;
   std::vector<std::string> devices;
+  std::vector<std::string> labels;
   uint32_t workers = 0;
   std::string max_buffer_memory;
   size_t report_bound = EngineOptions().report_bound;
@@ -64,6 +66,9 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--allow-root", flags.roots, "Directory below which file targets may lie; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--allow-device", flags.devices, "Block device that may be used; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--label", flags.labels,
+                 "NAME=VALUE that campaigns choose agents by (initiators: {match: {rack: b}}); may be repeated")
       ->allow_extra_args(false);
   app.add_option("--workers", flags.workers, "Worker threads at most (default: the CPUs this process may run on)");
   app.add_option("--max-buffer-memory", flags.max_buffer_memory,
@@ -151,6 +156,13 @@ absl::Status Read(Flags& flags, const HostFacts& host, ApiRange& api, Controller
   for (const std::string& path : flags.devices) {
     if (path.empty() || path[0] != '/') return wrong("--allow-device", "\"" + path + "\" is no absolute path");
   }
+  Labels labels;
+  for (const std::string& text : flags.labels) {
+    auto label = ParseLabel(text);
+    if (!label.ok()) return AtPlace(label.status(), "--label");
+    if (!labels.insert(*std::move(label)).second) return wrong("--label", "\"" + text + "\": this name is given twice");
+  }
+  if (labels.size() > kMaxLabels) return wrong("--label", fmt::format("at most {} labels", kMaxLabels));
   if (!flags.max_buffer_memory.empty()) {
     auto size = ParseSize(flags.max_buffer_memory);
     if (!size.ok()) return AtPlace(size.status(), "--max-buffer-memory");
@@ -169,6 +181,7 @@ absl::Status Read(Flags& flags, const HostFacts& host, ApiRange& api, Controller
   options.pin = flags.pin == "yes" ? PinMode::kYes : flags.pin == "no" ? PinMode::kNo : PinMode::kAuto;
   options.session.once = flags.once;
   options.session.hello = MakeHello(flags, host, api);
+  options.session.hello.labels.assign(labels.begin(), labels.end());
   return absl::OkStatus();
 }
 

@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <initializer_list>
 #include <sstream>
 
 #include "common/base/logging.h"
@@ -18,6 +20,8 @@
 namespace {
 
 std::atomic<int> g_cancel{0};
+std::atomic<int> g_leave{0};   // a remote run is left, not ended
+std::atomic<int> g_reopen{0};  // the log file has been moved away
 static_assert(std::atomic<int>::is_always_lock_free, "set from a signal handler");
 
 extern "C" void OnSignal(int) {
@@ -27,15 +31,28 @@ extern "C" void OnSignal(int) {
   g_cancel.store(seen + 1);
 }
 
-void CatchSignals() {
+extern "C" void OnLeave(int) {
+  g_leave.fetch_add(1);
+}
+
+extern "C" void OnReopen(int) {
+  g_reopen.fetch_add(1);
+}
+
+void Catch(std::initializer_list<int> numbers, void (*handler)(int), bool always = false) {
   struct sigaction action {};
-  action.sa_handler = OnSignal;
-  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+  action.sa_handler = handler;
+  for (int number : numbers) {
     // What the caller has set to be ignored stays ignored: that is how nohup works.
     struct sigaction inherited {};
     sigaction(number, nullptr, &inherited);
-    if (inherited.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
+    if (always || inherited.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
   }
+}
+
+void CatchSignals() {
+  Catch({SIGINT, SIGTERM, SIGHUP}, OnSignal);
+  signal(SIGPIPE, SIG_IGN);
 }
 
 // What the parser says of a record it cannot read is said by a typed error, with file and place: its own lines are for
@@ -50,6 +67,18 @@ muster::LogLevel LevelOf(const std::string& name) {
   if (name == "info") return muster::LogLevel::kInfo;
   if (name == "error") return muster::LogLevel::kError;
   return muster::LogLevel::kWarning;
+}
+
+// At least a second; what is wrong with it is said.
+bool ReadDuration(const char* option, const std::string& text, muster::Nanos& value) {
+  auto parsed = muster::ParseDuration(text);
+  if (parsed.ok() && *parsed >= muster::kSecond) {
+    value = *parsed;
+    return true;
+  }
+  muster::Err("muster: {}: {}\n", option,
+              parsed.ok() ? "at least 1s [UNIT_RANGE]" : muster::FormatError(parsed.status()));
+  return false;
 }
 
 muster::CommandNode TreeOf(const CLI::App& app) {
@@ -70,6 +99,8 @@ muster::CommandNode TreeOf(const CLI::App& app) {
     if (out.names.front() == "--log-level") out.choices = {"debug", "info", "warn", "error"};
     node.options.push_back(std::move(out));
   }
+  // Runs that can be watched and cancelled are those of a controller.
+  if (node.name == "watch" || node.name == "cancel") node.runs_from = "status --ids";
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     node.commands.push_back(TreeOf(*command));
   }
@@ -111,7 +142,8 @@ int RunMain(int argc, char** argv, Verb& verb) {
       "  muster run campaign.yaml --local 3     run it on three local agents\n"
       "  muster targets probe campaign.yaml:lun what an iSCSI target offers\n"
       "  muster results show                    the newest run\n"
-      "  muster help campaign                   every option of a campaign file");
+      "  muster help campaign                   every option of a campaign file\n"
+      "  muster serve                           a controller that stays; agents, status, watch, cancel ask it");
 
   std::string log_level = "warn";
   app.add_option("--log-level", log_level, "Least severe log line shown: debug, info, warn or error")
@@ -123,7 +155,7 @@ int RunMain(int argc, char** argv, Verb& verb) {
   muster::RunVerbOptions run;
   std::string lease = "10s";
   CLI::App* run_app = app.add_subcommand("run", "Run a campaign and print its checked result");
-  run_app->add_option("campaign", run.campaign, "Campaign file (YAML)")->required()->type_name("PATH");
+  run_app->add_option("campaign", run.campaign, "Campaign file (YAML)")->type_name("PATH");
   run_app->add_option("--local", run.local, "Local agents to start")
       ->check(CLI::Range(1, 64))
       ->capture_default_str()
@@ -136,7 +168,87 @@ int RunMain(int argc, char** argv, Verb& verb) {
   run_app->add_flag("--keep-raw", run.keep_raw, "Keep the agents' raw reports in the run file");
   run_app->add_flag("--json", run.json, "Print one JSON object a line: progress, then the result");
   run_app->add_flag("-q,--quiet", run.quiet, "No progress");
-  run_app->footer("Ctrl-C stops after the interval that runs and keeps what was measured; a second one stops at once.");
+  run_app
+      ->add_option("--resume", run.resume,
+                   "Go on with a run that was cut off, cancelled or failed, instead of a campaign: steps that are "
+                   "finished stay")
+      ->type_name("RUN");
+  const std::string controller_help =
+      "Controller to ask: HOST[:PORT] or unix:/path (default: $MUSTER_CONTROLLER, or where `muster serve` listens)";
+  const auto add_reach = [](CLI::App* verb, muster::ControllerReach& reach, const std::string& help) {
+    verb->add_option("--controller", reach.address, help)->type_name("ADDRESS");
+    verb->add_option("--ca", reach.tls.ca, "TCP: certificate of the authority (default: $MUSTER_CA)")
+        ->type_name("PATH");
+    verb->add_option("--cert", reach.tls.cert, "TCP: your certificate (default: $MUSTER_CERT)")->type_name("PATH");
+    verb->add_option("--key", reach.tls.key, "TCP: its private key (default: $MUSTER_KEY)")->type_name("PATH");
+    verb->add_flag("--insecure-tcp", reach.insecure_tcp, "TCP without TLS, for the lab");
+  };
+  add_reach(run_app, run.controller,
+            "Let a running controller run it: HOST[:PORT] or unix:/path (default: $MUSTER_CONTROLLER; none: run it "
+            "here)");
+  CLI::Option* agents_option =
+      run_app->add_option("--agents", run.agents,
+                          "With a controller: use N of the agents that match, and wait for that many (default: all "
+                          "that match and are there)");
+  agents_option->check(CLI::Range(1, 1024))->type_name("N");
+  run_app->add_flag("--detach", run.detach, "With a controller: print the run's id and leave it to itself");
+  run_app->footer(
+      "Ctrl-C stops after the interval that runs and keeps what was measured; a second one stops at once.\n"
+      "A run of a controller goes on when this program is killed; `muster watch` takes it up again.");
+
+  muster::ServeVerbOptions serve;
+  std::string serve_lease = "10s", drain = "5m";
+  CLI::App* serve_app = app.add_subcommand("serve", "Run a controller that agents and clients dial");
+  serve_app
+      ->add_option("--listen", serve.listen,
+                   "unix:/path or HOST[:PORT], repeatable (default: /run/muster/control.sock as root, else "
+                   "$XDG_RUNTIME_DIR/muster/control.sock)")
+      ->allow_extra_args(false)
+      ->type_name("ADDRESS");
+  serve_app->add_option("--ca", serve.tls.ca, "TCP: certificate of the authority that signed agents and users (PEM)")
+      ->type_name("PATH");
+  serve_app->add_option("--cert", serve.tls.cert, "TCP: certificate of this controller (PEM)")->type_name("PATH");
+  serve_app->add_option("--key", serve.tls.key, "TCP: its private key (PEM)")->type_name("PATH");
+  serve_app->add_flag("--insecure-tcp", serve.insecure_tcp,
+                      "TCP without TLS, for the lab: whoever reaches the port may do everything; results say so");
+  serve_app
+      ->add_option("--runs", serve.runs_dir,
+                   "Where run files lie (default: /var/lib/muster/runs as root, else $XDG_DATA_HOME/muster/runs)")
+      ->type_name("PATH");
+  serve_app->add_option("--lease", serve_lease, "Time after which an agent that is not heard of is lost")
+      ->capture_default_str()
+      ->type_name("DURATION");
+  serve_app->add_option("--drain", drain, "Bound of ending runs after SIGTERM; then they are stopped at once")
+      ->capture_default_str()
+      ->type_name("DURATION");
+  serve_app->add_option("--log-file", serve.log_file, "Append log lines to this file instead of stderr")
+      ->type_name("PATH");
+  serve_app->footer(
+      "SIGTERM or Ctrl-C: no new runs, running ones end after their interval; a second one stops them at once.\n"
+      "SIGHUP or SIGUSR1: the log file is opened anew (logrotate).");
+
+  muster::RemoteVerbOptions remote;
+  const auto add_remote = [&](CLI::App* verb) {
+    add_reach(verb, remote.controller, controller_help);
+    verb->add_flag("--json", remote.json, "Print JSON");
+  };
+  CLI::App* agents_app = app.add_subcommand("agents", "List the agents of a running controller");
+  add_remote(agents_app);
+  CLI::App* status_app = app.add_subcommand("status", "Show what a running controller runs and what waits");
+  add_remote(status_app);
+  status_app->add_flag("--ids", remote.ids_only, "Print ids of runs that wait or go on only, one a line");
+  CLI::App* watch_app = app.add_subcommand("watch", "Show a run of a controller until it ends, then its result");
+  watch_app->add_option("run", remote.run, "Run id, a unique beginning of one, or `last`")
+      ->required()
+      ->type_name("RUN");
+  add_remote(watch_app);
+  watch_app->footer("Ctrl-C ends the watching, not the run. The exit code is the run's.");
+  CLI::App* cancel_app = app.add_subcommand("cancel", "End a run of a controller after the interval that runs");
+  cancel_app->add_option("run", remote.run, "Run id, a unique beginning of one, or `last`")
+      ->required()
+      ->type_name("RUN");
+  cancel_app->add_flag("--now", remote.now, "At once");
+  add_remote(cancel_app);
 
   muster::PlanVerbOptions plan;
   bool no_inspect = false;
@@ -227,20 +339,50 @@ int RunMain(int argc, char** argv, Verb& verb) {
     return ParseEnded(app, error, argc, argv);
   }
 
+  // A service is read in its log; a command on its result.
+  if (serve_app->parsed() && app.count("--log-level") == 0) log_level = "info";
   muster::InitLogging("muster", LevelOf(log_level));
   google::protobuf::SetLogHandler(LogProtobuf);
   CatchSignals();
-  if (run_app->parsed()) {
-    verb = Verb::kRuns;
-    auto parsed = muster::ParseDuration(lease);
-    if (!parsed.ok() || *parsed < muster::kSecond) {
-      muster::Err("muster: --lease: {}\n",
-                  parsed.ok() ? "at least 1s [UNIT_RANGE]" : muster::FormatError(parsed.status()));
+  if (serve_app->parsed()) {
+    if (!ReadDuration("--lease", serve_lease, serve.lease) || !ReadDuration("--drain", drain, serve.drain)) {
       return muster::kExitUsage;
     }
-    run.lease = *parsed;
+    // Reopening a log ends nothing, so nohup needs no exception here.
+    Catch({SIGHUP, SIGUSR1}, OnReopen, /*always=*/true);
+    return muster::ServeVerb(serve, g_cancel, g_reopen);
+  }
+  if (agents_app->parsed()) return muster::AgentsVerb(remote);
+  if (status_app->parsed()) return muster::StatusVerb(remote);
+  if (watch_app->parsed()) {
+    Catch({SIGTERM, SIGHUP}, OnLeave);
+    return muster::WatchVerb(remote, g_cancel, g_leave);
+  }
+  if (cancel_app->parsed()) return muster::CancelVerb(remote);
+  if (run_app->parsed()) {
+    verb = Verb::kRuns;
+    const char* named = getenv("MUSTER_CONTROLLER");
+    const bool local = run_app->count("--local") > 0;
+    run.remote = run_app->count("--controller") > 0 || (!local && named != nullptr && named[0] != 0);
+    const std::vector<const char*> misplaced =
+        run.remote ? std::vector{"--local", "--runs", "--lease", "--resume"}
+                   : std::vector{"--agents", "--detach", "--ca", "--cert", "--key", "--insecure-tcp"};
+    if (run.campaign.empty() == run.resume.empty()) {
+      muster::Err("muster: run: {} [USAGE]\n", run.resume.empty()
+                                                   ? "a campaign file is needed, or --resume RUN"
+                                                   : "the campaign of a run to --resume is in its run file; leave "
+                                                     "the other out");
+      return muster::kExitUsage;
+    }
+    for (const char* option : misplaced) {
+      if (run_app->count(option) == 0) continue;
+      muster::Err("muster: {}: it is for runs {} a controller [USAGE]\n", option, run.remote ? "without" : "of");
+      return muster::kExitUsage;
+    }
+    if (run.remote) Catch({SIGTERM, SIGHUP}, OnLeave);
+    if (!ReadDuration("--lease", lease, run.lease)) return muster::kExitUsage;
     run.log_level = log_level;
-    return muster::RunVerb(run, g_cancel);
+    return muster::RunVerb(run, g_cancel, g_leave);
   }
   if (plan_app->parsed()) {
     plan.inspect = !no_inspect;

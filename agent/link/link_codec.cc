@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "common/plan/labels.h"
 #include "common/wire/codec.h"
 #include "common/wire/codec_probe.h"
 #include "common/wire/invalid.h"
@@ -192,6 +193,7 @@ v1::AgentMessage ToWire(const Hello& hello) {
   to->set_time_namespace(hello.time_namespace);
   to->set_hostname(WireText(hello.hostname, 256));
   ToProto(hello.host_facts, kFactsMax, to->mutable_host_facts());
+  ToProto(hello.labels, kMaxLabels, to->mutable_labels());
   if (hello.holds) {
     to->mutable_held()->set_controller_epoch(hello.held.controller_epoch);
     *to->mutable_held()->mutable_key() = ToProto(hello.held.key);

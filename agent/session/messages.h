@@ -86,6 +86,7 @@ struct Hello {
   std::string host_id, boot_id, hostname;
   uint64_t time_namespace = 0;
   Facts host_facts;
+  Facts labels;
   bool holds = false;  // `held` means something: this process has made reports before
   HeldSession held;
 };

@@ -52,13 +52,18 @@ bool HoldsSecret(const Descriptor& type) {
   return false;
 }
 
+// A map from names to scalars, not to options.
+bool IsTextMap(const FieldDescriptor& field) {
+  return field.is_map() && field.message_type()->map_value()->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE;
+}
+
 // Where in a campaign an option of this name belongs, for one that was written in the wrong place: "steps.load".
 std::string OwnerOf(const Descriptor& type, const std::string& key, const std::string& path) {
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
     std::string here = Join(path, field.name());
     if (field.name() == key) return here;
-    if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || IsTextMap(field)) continue;
     const Descriptor& inner =
         field.is_map() ? *field.message_type()->map_value()->message_type() : *field.message_type();
     if (std::string found = OwnerOf(inner, key, field.is_map() ? here + ".NAME" : here); !found.empty()) return found;
@@ -286,6 +291,7 @@ class Defaults {
       if (!text.empty() && !field.is_repeated() && !campaign_.IsGiven(path)) (void)SetScalar(message, field, text);
       return;
     }
+    if (IsTextMap(field)) return;
     if (field.is_map()) {
       for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
         Message* pair = reflection.MutableRepeatedMessage(&message, &field, i);

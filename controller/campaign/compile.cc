@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "common/base/status.h"
+#include "common/plan/labels.h"
 #include "common/wire/codec.h"
 #include "common/wire/rules.h"
 #include "controller/campaign/campaign.h"
@@ -39,6 +40,7 @@ class Compiler {
     CollectTargets();
     CheckChap();
     CheckOverlaps();
+    CheckMatch();
     CollectBlocks();
     for (int i = 0; i < message.steps_size() && !problems_.full(); ++i) AddStep(i);
     for (const TargetState& state : targets_) {
@@ -56,6 +58,16 @@ class Compiler {
   }
 
  private:
+  // A value that no agent can have would wait for ever.
+  void CheckMatch() {
+    for (const auto& [name, value] : campaign_.message.initiators().match()) {
+      if (IsLabelText(value)) continue;
+      problems_.Add(campaign_.At("initiators.match." + name), "LABEL_SYNTAX",
+                    fmt::format("{} is no value of a label", QuoteText(value)),
+                    "A label's value has 1 to 64 characters of A-Z a-z 0-9 . _ -, letter or digit first.");
+    }
+  }
+
   void CollectTargets() {
     for (const auto& [name, target] : campaign_.message.targets()) {
       absl::StatusOr<Target> made = FromProto(name, target);

@@ -59,6 +59,11 @@ std::string UnitName(const FieldDescriptor& field, v1::Unit unit) {
   }
 }
 
+// A map from names to scalars, not to options.
+bool IsTextMap(const FieldDescriptor& field) {
+  return field.is_map() && field.message_type()->map_value()->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE;
+}
+
 Option OptionOf(const FieldDescriptor& field) {
   Option option{.name = field.name(), .takes = {}, .choices = {}, .list = false, .rule = RuleOf(field).rule};
   option.list = field.is_repeated() && !field.is_map();
@@ -70,7 +75,7 @@ Option OptionOf(const FieldDescriptor& field) {
     }
     option.takes = fmt::format("{}", fmt::join(option.choices, "|"));
   }
-  if (field.is_map()) option.takes = "NAME: options, ...";
+  if (field.is_map()) option.takes = IsTextMap(field) ? "NAME: text, ..." : "NAME: options, ...";
   if (option.list) option.takes = fmt::format("list of {}", option.takes);
   return option;
 }
@@ -85,7 +90,7 @@ void Collect(const Descriptor& type, const std::string& path, const std::string&
   groups.push_back(std::move(group));
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
-    if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || IsTextMap(field)) continue;
     const Descriptor& inner =
         field.is_map() ? *field.message_type()->map_value()->message_type() : *field.message_type();
     const std::string suffix = field.is_map() ? ".NAME" : field.is_repeated() ? "[]" : "";

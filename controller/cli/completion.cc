@@ -38,9 +38,10 @@ void BashArms(const CommandNode& node, const std::string& path, std::string& out
   out += fmt::format("      words=\"{}\"\n", WordsOf(node));
   if (node.takes_path) out += "      [[ $cur != -* ]] && { COMPREPLY=($(compgen -f -- \"$cur\")); return; }\n";
   if (node.takes_run) {
-    out +=
-        "      [[ $cur != -* ]] && { COMPREPLY=($(compgen -W \"last $(muster results list --ids 2>/dev/null)\" -- "
-        "\"$cur\")); return; }\n";
+    out += fmt::format(
+        "      [[ $cur != -* ]] && {{ COMPREPLY=($(compgen -W \"last $(muster {} 2>/dev/null)\" -- "
+        "\"$cur\")); return; }}\n",
+        node.runs_from);
   }
   out += "      ;;\n";
   for (const auto& command : node.commands) BashArms(command, path + " " + command.name, out);

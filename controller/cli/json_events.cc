@@ -4,6 +4,7 @@
 
 #include "common/base/status.h"
 #include "controller/campaign/campaign.h"
+#include "controller/client/phase_kind.h"
 
 namespace muster {
 namespace {
@@ -19,6 +20,12 @@ Json ErrorJson(const absl::Status& status) {
   if (status.ok()) return nullptr;
   const ErrorInfo info = GetErrorInfo(status);
   return {{"code", info.code}, {"place", info.place}, {"message", info.message}, {"next", info.next}};
+}
+
+Json TextsJson(const google::protobuf::RepeatedPtrField<std::string>& texts) {
+  Json out = Json::array();
+  for (const std::string& text : texts) out.push_back(text);
+  return out;
 }
 
 Json StepJson(const Step& step) {
@@ -136,6 +143,65 @@ std::string JsonPlan(const Plan& plan, const std::vector<TargetView>& views) {
                {"steps", steps},
                {"targets", targets},
                {"warnings", plan.warnings}});
+}
+
+std::string JsonSubmitted(const std::string& run_id) {
+  return Dump({{"event", "submitted"}, {"id", run_id}});
+}
+
+std::string JsonAgents(const v1::AgentList& in) {
+  Json agents = Json::array();
+  for (const v1::AgentState& a : in.agents()) {
+    Json labels = Json::object();
+    for (const v1::Fact& label : a.labels()) labels[label.name()] = label.value();
+    agents.push_back({{"id", a.id()},
+                      {"host", a.hostname()},
+                      {"state", a.run().empty() ? "idle" : "running"},
+                      {"run", a.run().empty() ? Json(nullptr) : Json(a.run())},
+                      {"link", a.link()},
+                      {"lease_left_ns", a.lease_left_ns()},
+                      {"clock_offset_ns", a.clock_known() ? Json(a.offset_ns()) : Json(nullptr)},
+                      {"clock_error_ns", a.clock_known() ? Json(a.error_ns()) : Json(nullptr)},
+                      {"build", a.build()},
+                      {"labels", labels},
+                      {"capabilities", TextsJson(a.capabilities())}});
+  }
+  return Dump({{"event", "agents"},
+               {"build", in.build()},
+               {"lease_ns", in.lease_ns()},
+               {"agents", agents},
+               {"refused", TextsJson(in.refusals())}});
+}
+
+std::string JsonRuns(const v1::RunList& in) {
+  Json runs = Json::array();
+  for (const v1::RunStatus& r : in.runs()) {
+    const char* state = r.state() == v1::RUN_STATE_WAITING   ? "waiting"
+                        : r.state() == v1::RUN_STATE_RUNNING ? "running"
+                        : r.state() == v1::RUN_STATE_ENDING  ? "ending"
+                                                             : "ended";
+    const auto kind = PhaseKindOf(r.phase());
+    runs.push_back({{"id", r.run()},
+                    {"campaign", r.campaign()},
+                    {"state", state},
+                    {"waits_for", TextsJson(r.waits_for())},
+                    {"since_ns", r.since_ns()},
+                    {"agents", TextsJson(r.agents())},
+                    {"steps", r.steps()},
+                    {"step", r.step()},
+                    {"step_name", r.step_name()},
+                    {"phase", kind ? Json(std::string(PhaseKindName(*kind))) : Json(nullptr)},
+                    {"progress", r.progress()},
+                    {"left_ns", r.left_ns()},
+                    {"iops", r.iops()},
+                    {"outcome", r.outcome().empty() ? Json(nullptr) : Json(r.outcome())},
+                    {"path", r.path().empty() ? Json(nullptr) : Json(r.path())}});
+  }
+  return Dump({{"event", "status"}, {"draining", in.draining()}, {"runs", runs}});
+}
+
+std::string JsonCancelled(const v1::CancelRunReply& reply, bool now) {
+  return Dump({{"event", "cancelled"}, {"id", reply.run()}, {"had_begun", !reply.waiting()}, {"now", now}});
 }
 
 std::string JsonVersion(const std::string& build, int api_min, int api_max) {

@@ -4,6 +4,7 @@
 
 #include "controller/run/run_control.h"
 #include "controller/service/controller_server.h"
+#include "muster/v1/controller_api.pb.h"
 
 namespace muster {
 
@@ -17,6 +18,11 @@ std::string JsonError(const absl::Status& error);
 // {"event":"result", ..., "run": <document of `results show --json`>}
 std::string JsonOutcome(const RunOutcome& outcome, int exit_code, const std::string& run_document);
 std::string JsonPlan(const Plan& plan, const std::vector<TargetView>& views);
+// Of a controller elsewhere.
+std::string JsonSubmitted(const std::string& run_id);
+std::string JsonAgents(const v1::AgentList& agents);
+std::string JsonRuns(const v1::RunList& runs);
+std::string JsonCancelled(const v1::CancelRunReply& reply, bool now);
 std::string JsonVersion(const std::string& build, int api_min, int api_max);
 
 }  // namespace muster

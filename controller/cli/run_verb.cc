@@ -1,30 +1,24 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <ctime>
+#include <optional>
 
-#include "common/base/rng.h"
 #include "common/base/status.h"
+#include "common/wire/text.h"
 #include "common/wire/version.h"
 #include "controller/cli/json_events.h"
 #include "controller/cli/live_view.h"
 #include "controller/cli/output.h"
+#include "controller/cli/remote.h"
+#include "controller/cli/resume.h"
+#include "controller/cli/run_outcome.h"
 #include "controller/cli/session.h"
 #include "controller/cli/verbs.h"
 #include "controller/report/report.h"
+#include "controller/run/run_id.h"
 
 namespace muster {
 namespace {
-
-std::string MakeRunId(const std::string& campaign, int64_t wall_micros) {
-  const std::time_t seconds = wall_micros / 1'000'000;
-  std::tm utc{};
-  gmtime_r(&seconds, &utc);
-  uint64_t seed = static_cast<uint64_t>(wall_micros) ^ (static_cast<uint64_t>(getpid()) << 40);
-  return fmt::format("{:04}{:02}{:02}-{:02}{:02}{:02}-{}-{:04x}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                     utc.tm_hour, utc.tm_min, utc.tm_sec, campaign.substr(0, 32), SplitMix64(seed) & 0xFFFF);
-}
 
 ViewMode ModeOf(const RunVerbOptions& options) {
   if (options.json) return ViewMode::kJson;
@@ -32,18 +26,59 @@ ViewMode ModeOf(const RunVerbOptions& options) {
   return isatty(STDERR_FILENO) && isatty(STDOUT_FILENO) ? ViewMode::kLive : ViewMode::kPlain;
 }
 
-int ExitCodeOf(const RunOutcome& outcome) {
-  if (outcome.outcome == "complete") return outcome.any_invalid ? kExitVerdict : kExitOk;
-  if (outcome.outcome == "cancelled") return kExitVerdict;
-  return kExitInfrastructure;
+// The campaign as read and what its secrets stand for, which the controller must be told.
+v1::SubmitRunRequest RequestOf(const ReadCampaign& campaign, const RunVerbOptions& options) {
+  v1::SubmitRunRequest request;
+  request.set_campaign_file(WireText(campaign.loaded.file, 4096));
+  request.set_campaign_text(campaign.loaded.text);
+  request.set_agents(options.agents);
+  request.set_keep_raw(options.keep_raw);
+  const auto add = [&](const Target& target, const Secret& secret, bool mutual) {
+    if (secret.reference.empty()) return;
+    v1::ResolvedSecret& out = *request.add_secrets();
+    out.set_target(target.name);
+    out.set_mutual(mutual);
+    out.set_value(secret.value);
+  };
+  for (const Target& target : campaign.plan.targets) {
+    const auto* iscsi = std::get_if<IscsiTarget>(&target.kind);
+    if (iscsi == nullptr) continue;
+    add(target, iscsi->secret, false);
+    add(target, iscsi->mutual_secret, true);
+  }
+  return request;
+}
+
+int RunElsewhere(const ReadCampaign& campaign, const RunVerbOptions& options, const std::atomic<int>& cancel,
+                 const std::atomic<int>& leave) {
+  auto client = ConnectTo(options.controller);
+  if (!client.ok()) return Fail(client.status(), options.json, ExitCodeFor(client.status()));
+  const auto run = (*client)->Submit(RequestOf(campaign, options));
+  if (!run.ok()) return Fail(run.status(), options.json, ExitCodeFor(run.status()));
+  if (options.json) {
+    Out("{}\n", JsonSubmitted(*run));
+  } else if (options.detach) {
+    Out("{}\n", *run);
+  }
+  FlushOut();
+  if (options.detach) return kExitOk;
+  return FollowRun(**client, {.run = *run, .json = options.json, .quiet = options.quiet, .owner = true}, cancel, leave);
 }
 
 }  // namespace
 
-int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel) {
-  auto campaign = ReadAndCompile(options.campaign);
+int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel, const std::atomic<int>& leave) {
+  const std::string runs_dir = options.runs_dir.empty() ? DefaultRunsDir() : options.runs_dir;
+  std::optional<ResumedCampaign> resumed;
+  if (!options.resume.empty()) {
+    auto read = ReadToResume(runs_dir, options.resume);
+    if (!read.ok()) return Fail(read.status(), options.json, kExitUsage);
+    resumed = *std::move(read);
+  }
+  auto campaign = resumed ? absl::StatusOr<ReadCampaign>(resumed->campaign) : ReadAndCompile(options.campaign);
   if (!campaign.ok()) return Fail(campaign.status(), options.json, kExitUsage);
-  const Plan& plan = campaign->plan;
+  if (options.remote) return RunElsewhere(*campaign, options, cancel, leave);
+  const Plan& plan = resumed ? resumed->left : campaign->plan;
   const SteadyClock& clock = SteadyClock::Get();
   // The local agents have this machine's memory and no other bound: what cannot be prepared is not begun.
   if (const absl::Status fits = CheckBuffers(plan, options.local, DefaultBufferBound()); !fits.ok()) {
@@ -51,7 +86,7 @@ int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel) {
   }
 
   RunOptions run;
-  run.runs_dir = options.runs_dir.empty() ? DefaultRunsDir() : options.runs_dir;
+  run.runs_dir = runs_dir;
   run.keep_raw = options.keep_raw;
   run.lease = options.lease;
   run.header.started_wall_micros = WallMicros();
@@ -60,11 +95,16 @@ int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel) {
   run.header.campaign_text = campaign->loaded.text;
   run.header.build = std::string(BuildString());
   run.target_places = campaign->loaded.TargetPlaces();
+  if (resumed) Resume(*resumed, run);
 
   RunOutcome outcome;
   {
-    auto view = MakeRunView(ModeOf(options), plan, clock);
+    auto view = MakeRunView(ModeOf(options), campaign->plan, clock);
+    if (resumed) view->OnNote(run.resume_note);
     for (const auto& warning : plan.warnings) view->OnNote("warning: " + warning);
+    if (!campaign->loaded.message.initiators().match().empty()) {
+      view->OnNote("warning: initiators.match chooses agents of a controller; local agents have no labels");
+    }
     auto session = StartLocalSession(plan, options.local, options.lease, options.log_level, cancel);
     if (!session.ok()) {
       view->Close();
@@ -76,31 +116,17 @@ int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel) {
     if (absl::Status ended = (*session)->agents->Check(); !ended.ok()) view->OnNote(FormatError(ended));
     view->Close();
   }
+  outcome.any_invalid |= resumed && resumed->point.any_invalid;
 
-  const int exit_code = ExitCodeOf(outcome);
-  std::string document = "null", table;
+  std::string text;
   if (!outcome.path.empty()) {
     auto reader = RunReader::Open(outcome.path);
     if (!reader.ok()) return Fail(reader.status(), options.json, kExitInfrastructure);
-    auto text = options.json ? RunJson(**reader) : FormatResultsTable(**reader);
-    if (!text.ok()) return Fail(text.status(), options.json, kExitInfrastructure);
-    (options.json ? document : table) = *text;
+    auto made = options.json ? RunJson(**reader) : FormatResultsTable(**reader);
+    if (!made.ok()) return Fail(made.status(), options.json, kExitInfrastructure);
+    text = *std::move(made);
   }
-  if (options.json) {
-    Out("{}\n", JsonOutcome(outcome, exit_code, document));
-  } else {
-    Out("{}", table);
-    if (!outcome.path.empty()) {
-      // As it can be pasted: with the folder where that is not the usual one.
-      const std::string where = options.runs_dir.empty() ? "" : "--runs " + options.runs_dir + " ";
-      Out("\nrun {}: {}\nrun file: {}\ndetails:  muster results {}show {}\nexport:   muster results {}export {} "
-          "--format json|csv|hlog\n",
-          outcome.run_id, outcome.outcome, outcome.path, where, outcome.run_id, where, outcome.run_id);
-    }
-    FlushOut();
-  }
-  if (!outcome.error.ok()) Err("muster: {}\n", FormatError(outcome.error));
-  return exit_code;
+  return PrintOutcome(outcome, text, options.runs_dir, options.json);
 }
 
 }  // namespace muster

@@ -26,7 +26,7 @@ absl::StatusOr<std::unique_ptr<LocalSession>> StartLocalSession(const Plan& plan
   auto session = std::make_unique<LocalSession>();
   MUSTER_ASSIGN_OR_RETURN(session->dir, RuntimeDir::Create());
   ServerOptions server;
-  server.socket_path = session->dir->path() + "/control.sock";
+  server.listen.socket_path = session->dir->path() + "/control.sock";
   server.lease = lease;
   server.build = std::string(BuildString());
   MUSTER_ASSIGN_OR_RETURN(session->server, ControllerServer::Listen(server));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/tls/credentials.h"
 
 // The verbs of `muster`, with options already read. Each prints results on stdout, everything else on stderr, and
 // returns the exit code: 0 ok, 1 verdict failed, 2 usage, 3 infrastructure.
@@ -14,6 +15,13 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitVerdict = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitInfrastructure = 3;
+
+// A controller that runs already, and as whom it is asked.
+struct ControllerReach {
+  std::string address;        // empty: $MUSTER_CONTROLLER, or the usual socket
+  TlsFiles tls;               // what is empty: $MUSTER_CA, $MUSTER_CERT, $MUSTER_KEY
+  bool insecure_tcp = false;  // TCP without TLS
+};
 
 struct RunVerbOptions {
   std::string campaign;
@@ -25,9 +33,40 @@ struct RunVerbOptions {
   bool keep_raw = false;
   Nanos lease = 10 * kSecond;
   std::string log_level = "warn";
+  // Run by a controller elsewhere instead of one in this process.
+  bool remote = false;
+  ControllerReach controller;
+  uint32_t agents = 0;  // use so many of those that match; 0: all that are there
+  bool detach = false;  // submit and leave
 };
-// `cancel` is raised by signals: 1 stops after the interval that runs, 2 at once.
-int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel);
+// `cancel` is raised by signals: 1 stops after the interval that runs, 2 at once. `leave`: a remote run is only left.
+int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel, const std::atomic<int>& leave);
+
+struct ServeVerbOptions {
+  std::vector<std::string> listen;  // endpoints; empty: the usual socket
+  TlsFiles tls;
+  bool insecure_tcp = false;
+  std::string runs_dir;  // empty: the usual place
+  Nanos lease = 10 * kSecond;
+  Nanos drain = 5 * kMinute;
+  std::string log_file;  // empty: stderr
+};
+// Serves until `stop` is raised: 1 drains, 2 ends at once. `reopen` is counted up to reopen the log file.
+int ServeVerb(const ServeVerbOptions& options, const std::atomic<int>& stop, const std::atomic<int>& reopen);
+
+// Verbs that ask a controller which runs already.
+struct RemoteVerbOptions {
+  ControllerReach controller;
+  std::string run;        // watch, cancel: id, a unique beginning of one, or "last"
+  bool now = false;       // cancel: at once
+  bool ids_only = false;  // status: ids of runs that wait or go on
+  bool json = false;
+};
+int AgentsVerb(const RemoteVerbOptions& options);
+int StatusVerb(const RemoteVerbOptions& options);
+// Shows a run until it ends; the exit code is the run's. An interrupt ends the watching, not the run.
+int WatchVerb(const RemoteVerbOptions& options, const std::atomic<int>& cancel, const std::atomic<int>& leave);
+int CancelVerb(const RemoteVerbOptions& options);
 
 struct PlanVerbOptions {
   std::string campaign;
@@ -80,8 +119,9 @@ struct CommandNode {
   };
   std::vector<Option> options;
   std::vector<CommandNode> commands;
-  bool takes_path = false;  // positional file
-  bool takes_run = false;   // positional run id
+  bool takes_path = false;                       // positional file
+  bool takes_run = false;                        // positional run id
+  std::string runs_from = "results list --ids";  // what prints those ids, one a line
 };
 // The completion script for bash, zsh or fish; an empty string for another shell.
 std::string CompletionScript(const std::string& shell, const CommandNode& root);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/plan/labels.h"
 #include "common/plan/plan.h"
 #include "common/plan/target_probe.h"
 #include "common/stats/held_histograms.h"
@@ -31,6 +32,7 @@ struct HelloInfo {
   std::string host_id, boot_id, hostname;
   uint64_t time_namespace = 0;
   Facts host_facts;
+  Labels labels;
   uint64_t last_sequence = 0;  // of the last report this process has made; numbers are never used again
   bool insecure_tcp = false;   // as the controller saw it: neither a Unix socket nor TLS
 };

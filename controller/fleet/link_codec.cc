@@ -168,6 +168,15 @@ absl::StatusOr<HelloInfo> DecodeHello(const v1::Hello& from) {
   out.time_namespace = from.time_namespace();
   out.hostname = from.hostname();
   out.host_facts = Decode(from.host_facts());
+  for (const v1::Fact& label : from.labels()) {
+    if (!IsLabelText(label.name()) || !IsLabelText(label.value())) {
+      return MakeError(absl::StatusCode::kInvalidArgument, {.code = "HELLO_INVALID",
+                                                            .place = "agent " + out.agent_id,
+                                                            .message = "a label that is none",
+                                                            .next = "Install an agent of the controller's release."});
+    }
+    out.labels[label.name()] = label.value();
+  }
   if (from.has_held()) out.last_sequence = from.held().last_sequence();
   return out;
 }

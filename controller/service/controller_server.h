@@ -7,17 +7,13 @@
 
 #include "absl/status/statusor.h"
 #include "common/plan/target_probe.h"
-#include "common/tls/credentials.h"
-#include "common/tls/endpoint.h"
 #include "controller/run/run_control.h"
+#include "controller/service/listener.h"
 
 namespace muster {
 
 struct ServerOptions {
-  std::string socket_path;    // Unix socket in a 0700 directory of this user; empty: none
-  std::vector<Endpoint> tcp;  // ports: mutual TLS with `tls`, or nothing at all with `insecure_tcp`
-  TlsFiles tls;
-  bool insecure_tcp = false;  // for the lab: whoever reaches the port may do everything
+  ListenOptions listen;
   Nanos lease = 10 * kSecond;
   std::string build;
 };
@@ -43,8 +39,7 @@ struct ProbeRequest {
 // The embedded controller: gRPC server, fleet, run loop, store thread. Methods block; call them from one thread.
 class ControllerServer {
  public:
-  // SOCKET_PATH_TOO_LONG, SOCKET_IN_USE, SOCKET_DIRECTORY (not 0700 or not ours); TLS_* (tls/credentials.h);
-  // PORT_IN_USE.
+  // Errors of Listener.
   static absl::StatusOr<std::unique_ptr<ControllerServer>> Listen(const ServerOptions& options);
   virtual ~ControllerServer() = default;
   // Where it listens, with the ports that were chosen for port 0.

@@ -64,7 +64,8 @@ struct Fixture {
   RunOptions options;
 
   explicit Fixture(Nanos lease = 10 * kSecond) {
-    auto listening = ControllerServer::Listen({.socket_path = socket, .lease = lease, .build = "controller-build"});
+    auto listening =
+        ControllerServer::Listen({.listen = {.socket_path = socket}, .lease = lease, .build = "controller-build"});
     INFO(FormatError(listening.status()));
     REQUIRE(listening.ok());
     server = std::move(*listening);

@@ -8,7 +8,7 @@ namespace muster::test {
 namespace {
 
 std::string ListenCode(const std::string& path) {
-  const auto server = ControllerServer::Listen({.socket_path = path});
+  const auto server = ControllerServer::Listen({.listen = {.socket_path = path}});
   return server.ok() ? "" : GetErrorInfo(server.status()).code;
 }
 
@@ -34,7 +34,7 @@ TEST_CASE("a socket in use is refused, one left behind is taken over") {
   TempDir dir("muster-sock");
   const std::string path = dir.path() + "/s/a.sock";
   {
-    const auto first = ControllerServer::Listen({.socket_path = path});
+    const auto first = ControllerServer::Listen({.listen = {.socket_path = path}});
     REQUIRE(first.ok());
     CHECK(ListenCode(path) == "SOCKET_IN_USE");
     struct stat st = {};

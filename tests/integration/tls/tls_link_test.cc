@@ -73,11 +73,11 @@ struct Rig {
   std::atomic<int> cancel{0};
 
   explicit Rig(bool insecure = false) {
-    ServerOptions options{.socket_path = "", .tcp = {*ParseEndpoint("127.0.0.1:0")}};
+    ServerOptions options{.listen = {.socket_path = "", .tcp = {*ParseEndpoint("127.0.0.1:0")}}};
     if (insecure) {
-      options.insecure_tcp = true;
+      options.listen.insecure_tcp = true;
     } else {
-      options.tls = certs.Of("controller");
+      options.listen.tls = certs.Of("controller");
     }
     auto listening = ControllerServer::Listen(options);
     INFO(FormatError(listening.status()));
@@ -342,13 +342,13 @@ TEST_CASE("a controller does not listen with what cannot work") {
     return server.ok() ? std::string() : GetErrorInfo(server.status()).code;
   };
   const std::vector<Endpoint> any = {*ParseEndpoint("127.0.0.1:0")};
-  CHECK(code({.socket_path = "", .tcp = any}) == "TLS_FILES_INCOMPLETE");
-  CHECK(code({.socket_path = "", .tcp = any, .tls = certs.Of("agent-a1")}) == "TLS_CERT_PURPOSE");
-  CHECK(code({.socket_path = "", .tcp = {*ParseEndpoint("192.0.2.1:0")}, .tls = certs.Of("controller")}) ==
+  CHECK(code({.listen = {.socket_path = "", .tcp = any}}) == "TLS_FILES_INCOMPLETE");
+  CHECK(code({.listen = {.socket_path = "", .tcp = any, .tls = certs.Of("agent-a1")}}) == "TLS_CERT_PURPOSE");
+  CHECK(code({.listen = {.socket_path = "", .tcp = {*ParseEndpoint("192.0.2.1:0")}, .tls = certs.Of("controller")}}) ==
         "PORT_IN_USE");
-  auto first = ControllerServer::Listen({.socket_path = "", .tcp = any, .tls = certs.Of("controller")});
+  auto first = ControllerServer::Listen({.listen = {.socket_path = "", .tcp = any, .tls = certs.Of("controller")}});
   REQUIRE(first.ok());
-  CHECK(code({.socket_path = "", .tcp = {(*first)->Listening().at(0)}, .tls = certs.Of("controller")}) ==
+  CHECK(code({.listen = {.socket_path = "", .tcp = {(*first)->Listening().at(0)}, .tls = certs.Of("controller")}}) ==
         "PORT_IN_USE");
 }
 

@@ -22,6 +22,7 @@ void ForEachOption(const Descriptor& type, const std::string& path,
     if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
     const std::string here = (path.empty() ? "" : path + ".") + field.name();
     if (field.is_map()) {
+      if (field.message_type()->map_value()->message_type() == nullptr) continue;  // names to texts
       ForEachOption(*field.message_type()->map_value()->message_type(), here + ".NAME", visit);
     } else {
       ForEachOption(*field.message_type(), here + (field.is_repeated() ? "[]" : ""), visit);

@@ -46,7 +46,12 @@ class Generator {
       for (uint64_t i = 0, n = 1 + rng_.Below(3); i < n; ++i) {
         Message* entry = reflection.AddMessage(&message, &field);
         entry->GetReflection()->SetString(entry, field.message_type()->map_key(), fmt::format("{}{}", Name(), i));
-        Fill(*entry->GetReflection()->MutableMessage(entry, field.message_type()->map_value()));
+        const FieldDescriptor& value = *field.message_type()->map_value();
+        if (value.message_type() == nullptr) {
+          entry->GetReflection()->SetString(entry, &value, Name());
+        } else {
+          Fill(*entry->GetReflection()->MutableMessage(entry, &value));
+        }
       }
     } else if (field.is_repeated()) {
       const uint64_t least = RuleOf(field).rule.required() ? 1 : 0;

@@ -32,6 +32,14 @@ TEST_CASE("bash follows the command path") {
   CHECK(script.find("--format|-f) COMPREPLY=($(compgen -W \"json csv\"") != std::string::npos);
 }
 
+TEST_CASE("run ids come from where the verb finds them") {
+  CommandNode root = Tree();
+  root.commands.push_back({.name = "watch", .help = "", .takes_run = true, .runs_from = "status --ids"});
+  const std::string script = CompletionScript("bash", root);
+  CHECK(script.find("last $(muster results list --ids 2>/dev/null)") != std::string::npos);
+  CHECK(script.find("last $(muster status --ids 2>/dev/null)") != std::string::npos);
+}
+
 TEST_CASE("help texts with quotes stay whole in fish") {
   CHECK(CompletionScript("fish", Tree()).find("'Show a run'\\''s figures'") != std::string::npos);
 }

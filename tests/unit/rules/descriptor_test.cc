@@ -9,6 +9,7 @@
 #include "muster/v1/agent_link.pb.h"
 #include "muster/v1/campaign.pb.h"
 #include "muster/v1/common.pb.h"
+#include "muster/v1/controller_api.pb.h"
 #include "muster/v1/histogram.pb.h"
 #include "muster/v1/report.pb.h"
 #include "muster/v1/result.pb.h"
@@ -25,7 +26,7 @@ std::vector<const FileDescriptor*> Files() {
   return {v1::Rule::descriptor()->file(),          v1::Campaign::descriptor()->file(),
           v1::PhaseKey::descriptor()->file(),      v1::Histogram::descriptor()->file(),
           v1::IntervalDelta::descriptor()->file(), v1::StepResult::descriptor()->file(),
-          v1::AgentMessage::descriptor()->file()};
+          v1::AgentMessage::descriptor()->file(),  v1::RunEvent::descriptor()->file()};
 }
 
 void AddMessages(const Descriptor& type, std::vector<const Descriptor*>& out) {
