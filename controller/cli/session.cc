@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<LocalSession>> StartLocalSession(const Plan& plan
 
   LocalAgentsOptions agents;
   agents.count = count;
-  agents.socket_path = server.socket_path;
+  agents.socket_path = server.listen.socket_path;
   agents.log_dir = session->dir->path();
   agents.log_level = log_level;
   MUSTER_ASSIGN_OR_RETURN(agents.agent_binary, FindAgentBinary());
