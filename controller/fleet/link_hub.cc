@@ -12,6 +12,11 @@
 #include "controller/fleet/link_streams.h"
 
 namespace muster {
+namespace {
+
+constexpr Nanos kHangUp = 500 * kMillisecond;  // for agents to end their streams after a Goodbye
+
+}  // namespace
 
 LinkHub::LinkHub(FleetOptions options, uint64_t epoch, const Clock& clock)
     : clock_(clock), epoch_(epoch), fleet_(std::move(options)) {}
@@ -272,13 +277,21 @@ bool LinkHub::GoodbyeAll(const std::string& reason, Nanos timeout) {
   for (const Link& link : over) {
     link.control->Push(goodbye);
     link.control->Close(absl::OkStatus(), /*at_once=*/false);
-    if (link.report) link.report->Close(absl::OkStatus(), /*at_once=*/false);
   }
   for (const auto& waiting : greeting) {
     if (auto stream = waiting.lock()) stream->Close(absl::OkStatus(), /*at_once=*/true);
   }
+  const auto gone = [&] { return streams_ == 0; };
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::nanoseconds(timeout), [&] { return streams_ == 0; });
+  // An agent that hears the Goodbye ends Report itself. Ended from here at the same time, it could be seen first, and
+  // an end without a Goodbye is a lost link.
+  if (changed_.wait_for(lock, std::chrono::nanoseconds(std::min(timeout, kHangUp)), gone)) return true;
+  lock.unlock();
+  for (const Link& link : over) {
+    if (link.report) link.report->Close(absl::OkStatus(), /*at_once=*/false);
+  }
+  lock.lock();
+  return changed_.wait_for(lock, std::chrono::nanoseconds(timeout), gone);
 }
 
 }  // namespace muster

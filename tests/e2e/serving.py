@@ -86,7 +86,9 @@ class Serving:
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
-            process.communicate()
+            process.wait()
+            if process.stderr:
+                process.stderr.close()
 
 
 @contextlib.contextmanager
