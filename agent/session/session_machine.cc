@@ -36,14 +36,15 @@ std::vector<Action> SessionMachine::Step(const Event& event, Nanos now) {
   now_ = now;
   if (state_ != State::kStopped) std::visit([this](const auto& e) { On(e); }, event);
   if (state_ != State::kStopped) CheckTime();
+  if (state_ != State::kStopped && !control_full_.ok()) EndSession(std::exchange(control_full_, absl::OkStatus()));
   if (state_ != State::kStopped) PumpReports();
   return std::exchange(actions_, {});
 }
 
 Nanos SessionMachine::NextDeadline() const {
   if (state_ == State::kStopped) return kNever;
-  Nanos at = std::min({deadline_, exit_by_, next_beat_, burst_until_, next_release_});
-  if (link_up_) at = std::min(at, lease_end_);
+  Nanos at = std::min({deadline_, exit_by_, next_beat_, burst_until_, next_release_, redial_at_, greeting_until_});
+  if (session_) at = std::min({at, lease_end_, mute_at_});
   return at;
 }
 
@@ -91,8 +92,8 @@ void SessionMachine::CheckTime() {
     case State::kDraining:
       return CheckPhaseTime();
     case State::kHandingOver:
-      return DropLink(LinkError("ACK_TIMEOUT", fmt::format("{} reports were not committed within {}", log_.size(),
-                                                           FormatDuration(options_.deadlines.hand_over))));
+      return EndSession(LinkError("ACK_TIMEOUT", fmt::format("{} reports were not committed within {}", log_.size(),
+                                                             FormatDuration(options_.deadlines.hand_over))));
     case State::kIdle:
     case State::kAttached:
     case State::kPoisoned:
@@ -102,11 +103,19 @@ void SessionMachine::CheckTime() {
 }
 
 void SessionMachine::CheckLink() {
-  if (!link_up_) return;
+  if (!session_) return;
   if (now_ >= lease_end_) {
-    return DropLink(
+    return EndSession(
         LinkError("LEASE_ENDED", fmt::format("no Beat was answered within the lease of {}", FormatDuration(lease_))));
   }
+  if (now_ >= mute_at_) {
+    return DropLink(LinkError("LINK_MUTE", fmt::format("no Beat was answered for {}", FormatDuration(lease_ / 2))));
+  }
+  if (now_ >= greeting_until_) {
+    return DropLink(LinkError("GREETING_TIMEOUT",
+                              fmt::format("no answer to Hello within {}", FormatDuration(options_.deadlines.resume))));
+  }
+  if (now_ >= redial_at_) DialNow();
   if (now_ >= next_beat_) {
     next_beat_ = now_ + options_.beat;
     SendBeat();
@@ -117,18 +126,31 @@ void SessionMachine::DialNow() {
   ++link_;
   dialled_ = true;
   dialled_at_ = now_;
+  redial_at_ = kNever;
   Dial dial{.link = link_, .hello = options_.hello};
-  if (log_.last_sequence() > 0 && ended_key_) {
+  if (session_ || log_.last_sequence() > 0) {
     dial.hello.holds = true;
-    dial.hello.held = {.controller_epoch = epoch_, .key = *ended_key_, .last_sequence = log_.last_sequence()};
+    dial.hello.held = {.controller_epoch = epoch_,
+                       .key = phase_ ? phase_->spec.key : ended_key_.value_or(PhaseKey{}),
+                       .last_sequence = log_.last_sequence(),
+                       .heard = control_.heard(),
+                       .live = session_};
   }
   Do(std::move(dial));
-  Go(State::kGreeting, now_ + options_.deadlines.greeting);
+  if (session_) {
+    greeting_until_ = now_ + options_.deadlines.resume;
+  } else {
+    Go(State::kGreeting, now_ + options_.deadlines.greeting);
+  }
 }
 
 void SessionMachine::RetryIn(Nanos delay) {
   dialled_ = false;
-  Go(State::kDisconnected, now_ + delay);
+  if (session_) {
+    redial_at_ = now_ + delay;
+  } else {
+    Go(State::kDisconnected, now_ + delay);
+  }
 }
 
 void SessionMachine::RetryWithBackoff() {
@@ -139,7 +161,13 @@ void SessionMachine::RetryWithBackoff() {
 void SessionMachine::On(const MessageArrived& event) {
   if (!dialled_ || event.link != link_) return;
   const auto kind = static_cast<MessageKind>(event.message.index());
-  if (!Accepts(state_, kind)) {
+  if (!link_up_ && !Accepts(State::kGreeting, kind)) {
+    return DropLink(LinkError("MESSAGE_OUT_OF_ORDER", fmt::format("{} came before HelloReply", MessageName(kind))));
+  }
+  const bool numbered =
+      kind != MessageKind::kHelloReply && kind != MessageKind::kBeatReply && kind != MessageKind::kGoodbye;
+  if (numbered && !Hear(event.seq)) return;
+  if (link_up_ && !Accepts(state_, kind)) {
     const PhaseKey* named = std::visit(KeyOf{}, event.message);
     const PhaseKey key = named ? *named : last_key_.value_or(PhaseKey{});
     if (!poison_.empty() && state_ == State::kPoisoned) return Refuse(key, PoisonedError());
@@ -152,15 +180,33 @@ void SessionMachine::On(const MessageArrived& event) {
   std::visit([&](const auto& message) { OnMessage(message, event.received); }, event.message);
 }
 
+// Whether a numbered message is to be taken.
+bool SessionMachine::Hear(uint64_t seq) {
+  const absl::StatusOr<bool> fresh = control_.Hear(seq);
+  if (!fresh.ok()) DropLink(fresh.status());
+  return fresh.ok() && *fresh;
+}
+
 void SessionMachine::On(const BadMessage& event) {
   if (!dialled_ || event.link != link_) return;
   if (!link_up_) return DropLink(event.status);
+  if (event.seq != 0 && !Hear(event.seq)) return;
   Refuse(event.key, event.status);
 }
 
 void SessionMachine::Refuse(const PhaseKey& key, absl::Status status) {
   Do(Note{LogLevel::kWarning, "refused: " + FormatError(status)});
-  Do(Say{Refused{.key = key, .status = std::move(status)}});
+  Tell(Refused{.key = key, .status = std::move(status)});
+}
+
+void SessionMachine::Tell(AgentSays message) {
+  if (!session_) return;
+  const absl::StatusOr<uint64_t> seq = control_.Keep(message);
+  if (!seq.ok()) {
+    control_full_ = seq.status();
+  } else if (link_up_) {
+    Do(Say{.message = std::move(message), .seq = *seq});
+  }
 }
 
 // False, and refused, unless the message names the run at hand.
@@ -186,47 +232,93 @@ void SessionMachine::OnMessage(const HelloReply& message, Nanos) {
                        .next = "The controller runs another or a damaged version."});
   }
   if (!error.ok()) {
+    const std::string code = GetErrorInfo(error).code;
+    if (session_ && code == "SESSION_OVER") return EndSession(error);
     // Said once: the same refusal comes again with every retry.
     const std::string text = FormatError(error);
     if (text != last_refusal_) Do(Note{LogLevel::kError, "the controller refused this agent: " + text});
     last_refusal_ = text;
     Do(CloseLink{});
-    if (GetErrorInfo(error).code == "API_VERSION") return RetryIn(options_.version_retry);
+    greeting_until_ = kNever;
+    if (code == "API_VERSION") return RetryIn(options_.version_retry);
     return RetryWithBackoff();
   }
   last_refusal_.clear();
-  if (const size_t lost = log_.Forget(); lost > 0) {
-    Do(Note{LogLevel::kWarning, fmt::format("{} reports of an earlier link were never committed", lost)});
-  }
-  link_up_ = true;
+  session_ ? ResumeSession(message) : BeginSession(message);
+}
+
+void SessionMachine::BeginSession(const HelloReply& message) {
   if (epoch_ != message.controller_epoch) {
     clock_.Clear();
     in_use_.reset();
   }
+  const bool same = epoch_ == message.controller_epoch;
   epoch_ = message.controller_epoch;
+  if (!log_.empty() && same && message.wants_reports) {
+    if (const absl::Status status = log_.Resume(message.last_committed, message.last_received); !status.ok()) {
+      Do(Note{LogLevel::kWarning, FormatError(status)});
+      (void)log_.Forget();
+    }
+    Do(Note{LogLevel::kInfo, fmt::format("{} reports of the ended session are handed over", log_.size())});
+    hand_over_by_ = now_ + options_.deadlines.hand_over;
+  } else if (const size_t lost = log_.Forget(); lost > 0) {
+    Do(Note{
+        LogLevel::kWarning,
+        fmt::format("{} reports of an ended session were never committed; this controller does not want them", lost)});
+  }
+  control_.Clear();
+  session_ = true;
   lease_ = message.lease;
   // Until the first Beat is answered the link is given as long as a lease; workers get theirs from Beats alone.
   lease_end_ = dialled_at_ + lease_;
-  answered_seq_ = 0;
-  answered_t4_ = 0;
-  Do(OpenReports{.link_id = message.link_id});
+  LinkUp(message.link_id);
   Do(Note{LogLevel::kInfo, fmt::format("accepted by the controller (build {}, API {}, lease {})", message.build,
                                        message.api, FormatDuration(lease_))});
-  next_beat_ = now_;
   Rest();
 }
 
+void SessionMachine::ResumeSession(const HelloReply& message) {
+  absl::Status status;
+  if (message.controller_epoch != epoch_ || !message.resumed) {
+    status = LinkError("SESSION_OVER", "the controller has been restarted, or has given this agent up");
+  }
+  if (status.ok()) status = control_.Acknowledge(message.heard);
+  if (status.ok()) status = log_.Resume(message.last_committed, message.last_received);
+  if (!status.ok()) return EndSession(status);
+  LinkUp(message.link_id);
+  Do(Note{LogLevel::kInfo,
+          fmt::format("back after {}: {} messages and {} reports are resumed",
+                      FormatLatency(static_cast<double>(now_ - down_since_)), control_.kept().size(), log_.unsent())});
+  for (const auto& kept : control_.kept()) Do(Say{.message = kept.message, .seq = kept.seq});
+  if (state_ == State::kHandingOver && log_.empty()) Rest();
+}
+
+void SessionMachine::LinkUp(uint64_t link_id) {
+  link_up_ = true;
+  greeting_until_ = kNever;
+  mute_at_ = now_ + lease_ / 2;
+  answered_seq_ = 0;
+  answered_t4_ = 0;
+  next_beat_ = now_;
+  Do(OpenReports{.link_id = link_id});
+}
+
 void SessionMachine::SendBeat() {
+  if (!link_up_) return;
   unanswered_.emplace_back(++beat_seq_, now_);
   // More cannot be answered within any lease; bounds the memory of a link that swallows.
   if (unanswered_.size() > ClockEstimator::kKept) unanswered_.pop_front();
-  Beat beat{.seq = beat_seq_, .t1 = now_, .previous_seq = answered_seq_, .previous_t4 = answered_t4_};
+  Beat beat{.seq = beat_seq_,
+            .t1 = now_,
+            .previous_seq = answered_seq_,
+            .previous_t4 = answered_t4_,
+            .heard = control_.heard()};
   if (in_use_) {
     beat.offset = in_use_->offset;
     beat.error = in_use_->ErrorAt(now_);
     beat.round_trip = clock_.WorstRoundTrip();
   }
-  Tell(beat);
+  Do(Say{.message = beat});
 }
 
 void SessionMachine::OnMessage(const BeatReply& message, Nanos received) {
@@ -245,7 +337,13 @@ void SessionMachine::OnMessage(const BeatReply& message, Nanos received) {
   if (absl::Status probe = clock_.Add(message.t1, message.t2, message.t3, received); !probe.ok()) {
     return Refuse(last_key_.value_or(PhaseKey{}), std::move(probe));
   }
+  if (absl::Status status = control_.Acknowledge(message.heard); !status.ok()) return EndSession(status);
+  if (message.committed > log_.committed()) {
+    if (absl::Status status = log_.Commit(message.committed); !status.ok()) return EndSession(status);
+    if (state_ == State::kHandingOver && log_.empty()) Rest();
+  }
   unanswered_.erase(unanswered_.begin(), asked + 1);
+  mute_at_ = now_ + lease_ / 2;
   answered_seq_ = message.seq;
   answered_t4_ = received;
   backoff_ = 0;
@@ -265,13 +363,19 @@ void SessionMachine::OnMessage(const BeatReply& message, Nanos received) {
 void SessionMachine::OnMessage(const Goodbye& message, Nanos) {
   Do(Note{LogLevel::kInfo, "the controller said goodbye: " + message.reason});
   if (options_.once) exit_wanted_ = true;
-  DropLink(LinkError("GOODBYE", "the controller said goodbye: " + message.reason));
+  if (session_) {
+    link_up_ = false;  // it hears nothing more
+    return EndSession(LinkError("GOODBYE", "the controller said goodbye: " + message.reason));
+  }
+  LinkOver();
+  leaving_ = true;
+  Leave();
 }
 
 void SessionMachine::On(const AckArrived& event) {
   if (!link_up_ || event.link != link_) return;
-  if (!event.error.ok()) return DropLink(event.error);
-  if (const absl::Status status = log_.Commit(event.committed); !status.ok()) return DropLink(status);
+  if (!event.error.ok()) return EndSession(event.error);
+  if (const absl::Status status = log_.Commit(event.committed); !status.ok()) return EndSession(status);
   if (state_ == State::kHandingOver && log_.empty()) Rest();
 }
 
@@ -280,27 +384,57 @@ void SessionMachine::On(const LinkLost& event) {
   DropLink(event.why);
 }
 
+// Forgets the link; what was said over it and not acknowledged is kept.
+void SessionMachine::LinkOver() {
+  if (dialled_) Do(CloseLink{});
+  dialled_ = link_up_ = false;
+  next_beat_ = greeting_until_ = redial_at_ = mute_at_ = kNever;
+  unanswered_.clear();
+  if (burst_left_ > 0) {
+    burst_left_ = 0;
+    burst_until_ = now_;  // what is known of the clock has to do
+  }
+}
+
 void SessionMachine::DropLink(const absl::Status& why) {
   const bool was_up = link_up_;
-  Do(CloseLink{});
-  dialled_ = link_up_ = false;
-  next_beat_ = kNever;
-  burst_left_ = 0;
-  burst_until_ = kNever;
-  unanswered_.clear();
+  LinkOver();
+  const std::string text = FormatError(why);
   if (was_up) {
-    Do(Note{exit_wanted_ ? LogLevel::kInfo : LogLevel::kWarning, "the link has ended: " + FormatError(why)});
-    if (options_.once && !exit_wanted_) {
-      exit_wanted_ = true;
-      exit_code_ = 3;
-    }
-  } else if (const std::string text = FormatError(why); text != last_refusal_) {
+    down_since_ = now_;
+    Do(Note{LogLevel::kWarning,
+            fmt::format("link down: {}; what runs goes on until the lease ends in {}", text,
+                        FormatLatency(static_cast<double>(std::max<Nanos>(lease_end_ - now_, 0))))});
+  } else if (text != last_refusal_) {
     Do(Note{LogLevel::kInfo, "no link: " + text});
     last_refusal_ = text;
   }
+  // The first time at once: most breaks are short. Backoff begins anew with an answered Beat only.
+  if (session_ && backoff_ == 0) {
+    RetryIn(0);
+    backoff_ = options_.backoff_first;
+  } else {
+    RetryWithBackoff();
+  }
+}
+
+void SessionMachine::EndSession(const absl::Status& why) {
+  if (!session_) return DropLink(why);
+  Do(Note{exit_wanted_ ? LogLevel::kInfo : LogLevel::kWarning, "the session has ended: " + FormatError(why)});
+  if (link_up_) Do(Say{.message = Leaving{.why = why}});
+  LinkOver();
+  session_ = false;
+  control_.Clear();
+  if (options_.once && !exit_wanted_) {
+    exit_wanted_ = true;
+    exit_code_ = 3;
+  }
   leaving_ = true;
-  if (phase_ && state_ != State::kPreparing) AbortPhase(why);
-  if (phase_ && state_ == State::kPreparing) CancelPrepare(why);
+  if (phase_ && state_ == State::kPreparing) {
+    CancelPrepare(why);
+  } else if (phase_) {
+    AbortPhase(why);
+  }
   Leave();
 }
 
@@ -312,10 +446,12 @@ void SessionMachine::On(const ShutdownAsked& event) {
   Do(Note{LogLevel::kInfo, "ending: " + event.why});
   exit_wanted_ = true;
   exit_by_ = now_ + options_.deadlines.shutdown;
-  if (dialled_)
-    return DropLink(MakeError(
+  if (session_) {
+    return EndSession(MakeError(
         absl::StatusCode::kCancelled,
         {.code = "AGENT_ENDING", .place = "agent " + options_.hello.agent_id, .message = event.why, .next = ""}));
+  }
+  LinkOver();
   leaving_ = true;
   Leave();
 }

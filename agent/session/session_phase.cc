@@ -67,6 +67,7 @@ void SessionMachine::On(const PrepareFinished& event) {
     Do(EngineAbort{});
     return Release(options_.deadlines.release);
   }
+  if (!link_up_) return MaybePrepared();  // what is known of the clock has to do
   // The burst precedes every start as closely as it can: age costs 100 ppm.
   burst_left_ = options_.burst_probes;
   burst_until_ = std::min(now_ + options_.deadlines.burst, deadline_);
@@ -231,7 +232,9 @@ void SessionMachine::On(const EngineInterval& event) {
   if (!IsFill(phase.spec)) phase.progress = std::max(phase.progress, now_);
   if (state_ == State::kRunning) Go(State::kRunning, RunDeadline());
   if (phase.lossy) return;
-  if (const absl::Status status = log_.Append(phase.spec.key, event.delta); !status.ok()) {
+  const auto* measure = std::get_if<MeasureSpec>(&phase.spec.work);
+  const int64_t warmup = measure != nullptr ? measure->warmup_intervals : 0;
+  if (const absl::Status status = log_.Append(phase.spec.key, event.delta, warmup); !status.ok()) {
     phase.lossy = true;
     AbortPhase(status);
   }
@@ -257,7 +260,9 @@ void SessionMachine::On(const EngineProgress& event) {
   if (event.bytes_done > phase_->bytes_done) phase_->progress = std::max(phase_->progress, now_);
   phase_->bytes_done = event.bytes_done;
   if (state_ == State::kRunning) Go(State::kRunning, RunDeadline());
-  Tell(Progress{.key = phase_->spec.key, .bytes_done = event.bytes_done, .bytes_total = event.bytes_total});
+  // The next one says more: none is kept for a link that is down.
+  if (link_up_)
+    Tell(Progress{.key = phase_->spec.key, .bytes_done = event.bytes_done, .bytes_total = event.bytes_total});
 }
 
 void SessionMachine::On(const EngineEnded& event) {

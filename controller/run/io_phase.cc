@@ -262,6 +262,16 @@ absl::Status IoPhase::OnReport(RunContext& ctx, FleetAgent& agent, const AgentRe
   return absl::OkStatus();
 }
 
+absl::Status IoPhase::OnLateReport(RunContext& ctx, FleetAgent& agent, const AgentReport& report) {
+  Part* part = Find(agent);
+  if (report.key != key_ || part == nullptr || part->stage != Stage::kLost) {
+    return absl::FailedPreconditionError("it belongs to another phase");
+  }
+  if (const auto* delta = std::get_if<IntervalDelta>(&report.body)) return OnInterval(ctx, *part, *delta);
+  if (const auto* held = std::get_if<HeldHistograms>(&report.body)) return OnHeld(*part, *held);
+  return OnLateTotals(*part, std::get<PhaseEnded>(report.body));
+}
+
 void IoPhase::Advance(RunContext& ctx) {
   const auto none = [&](auto condition) { return std::none_of(parts_.begin(), parts_.end(), condition); };
   // Each pass leaves one state; states only go forward within an attempt and attempts are bounded.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "common/base/units.h"
 #include "controller/run/attach_phase.h"
 #include "controller/run/detach_phase.h"
 
@@ -74,9 +75,26 @@ Nanos RunMachine::Deadline() const {
 
 void RunMachine::OnAgent(const AgentEvent& event) {
   FleetAgent* agent = ctx_.Find(event.agent);
-  // Nobody joins a run; what a lost agent still says is not heard.
-  if (agent == nullptr || !agent->live) return;
-  if (const auto* gone = std::get_if<AgentGone>(&event.says)) {
+  if (agent == nullptr) return;
+  if (!agent->live) {
+    // Nobody joins a run, and a lost agent does not come back into it; what it had measured is taken all the same.
+    if (const auto* report = std::get_if<AgentReport>(&event.says)) OnLateReport(*agent, *report);
+    if (const auto* back = std::get_if<AgentReturned>(&event.says)) {
+      ctx_.Complain(fmt::format("agent {}: there again, no longer part of the run; {} reports are taken over",
+                                agent->id, back->reports));
+    }
+    return;
+  }
+  if (const auto* down = std::get_if<LinkDown>(&event.says)) {
+    agent->down_since = ctx_.now;
+    ctx_.Complain(fmt::format("agent {}: link down: {}", agent->id, FormatError(down->why)));
+  } else if (const auto* back = std::get_if<LinkBack>(&event.says)) {
+    ++agent->reconnects;
+    agent->down += back->down;
+    agent->down_since = kNever;
+    ctx_.Complain(fmt::format("agent {}: back after {}, {} reports resumed", agent->id,
+                              FormatLatency(static_cast<double>(back->down)), back->reports));
+  } else if (const auto* gone = std::get_if<AgentGone>(&event.says)) {
     ctx_.Lose(*agent, gone->why, /*drop=*/false);
     OnLost(*agent);
   } else if (const auto* clock = std::get_if<ClockNews>(&event.says)) {
@@ -105,6 +123,7 @@ void RunMachine::OnReport(FleetAgent& agent, const AgentReport& report) {
     agent.last_sequence = report.sequence;
     ctx_.Complain(
         fmt::format("agent {}: report {} of run {} is stale, not kept", agent.id, report.sequence, report.key.run));
+    Dropped(agent, report.sequence);
     return;
   } else if (phase_ && !phase_->done()) {
     // Owed to the store from here on: the phase must not take itself for committed with its last report.
@@ -113,17 +132,47 @@ void RunMachine::OnReport(FleetAgent& agent, const AgentReport& report) {
   }
   if (!status.ok()) {
     agent.asked_commit = agent.last_sequence;
+    agent.unusable = true;
     status = AtPlace(status, fmt::format("agent {} report {}", agent.id, report.sequence));
     ctx_.actions.emplace_back(RefuseReportsAction{agent.id, status});
     ctx_.Lose(agent, std::move(status), /*drop=*/false);
     OnLost(agent);
     return;
   }
+  Keep(agent, report);
+}
+
+void RunMachine::Keep(FleetAgent& agent, const AgentReport& report) {
   agent.last_sequence = agent.asked_commit = report.sequence;
   if (!ctx_.store_ok()) return;  // received, never acknowledged
   ctx_.store_waiting_since = std::min(ctx_.store_waiting_since, ctx_.now);
   ctx_.actions.emplace_back(
       CommitReportAction{{.agent = agent.id, .sequence = report.sequence, .key = report.key, .bytes = report.bytes}});
+}
+
+// Of an agent that was lost and is back: merged until the phase is sealed; after that acknowledged and dropped.
+void RunMachine::OnLateReport(FleetAgent& agent, const AgentReport& report) {
+  if (report.sequence <= agent.last_sequence) return;
+  agent.unusable = agent.unusable || report.sequence != agent.last_sequence + 1;
+  const bool wanted = !agent.unusable && ctx_.store_ok() && report.key.run == ctx_.options.run_id &&
+                      phase_ != nullptr && !phase_->done();
+  if (wanted) {
+    const uint64_t before = std::exchange(agent.asked_commit, report.sequence);
+    if (phase_->OnLateReport(ctx_, agent, report).ok()) return Keep(agent, report);
+    agent.asked_commit = before;
+    // What follows of the phase would not add up without it.
+    agent.unusable = true;
+  }
+  agent.last_sequence = report.sequence;
+  Dropped(agent, report.sequence);
+}
+
+// The agent need not keep it; nothing is acknowledged before what came earlier is committed.
+void RunMachine::Dropped(FleetAgent& agent, uint64_t sequence) {
+  agent.dropped = sequence;
+  if (agent.committed >= agent.asked_commit && ctx_.store_ok()) {
+    ctx_.actions.emplace_back(AcknowledgeAction{agent.id, sequence});
+  }
 }
 
 void RunMachine::OnLost(FleetAgent& agent) {
@@ -136,7 +185,9 @@ void RunMachine::OnCommitted(const ReportsCommitted& committed) {
   agent->committed = committed.sequence;
   // Oldest first: what is still open is younger than what has just been committed.
   ctx_.store_waiting_since = ctx_.AllCommitted() ? kNever : ctx_.now;
-  if (agent->live) ctx_.actions.emplace_back(AcknowledgeAction{agent->id, committed.sequence});
+  const bool all = agent->committed >= agent->asked_commit;
+  ctx_.actions.emplace_back(
+      AcknowledgeAction{agent->id, all ? std::max(agent->dropped, committed.sequence) : committed.sequence});
 }
 
 void RunMachine::OnStoreFailed(const absl::Status& why) {
@@ -248,6 +299,9 @@ void RunMachine::BeginFill() {
 }
 
 void RunMachine::BeginMeasure() {
+  for (const FleetAgent& agent : ctx_.agents) {
+    links_before_[agent.id] = {.agent = agent.id, .reconnects = agent.reconnects, .down = agent.down};
+  }
   auto measure = std::make_unique<MeasurePhase>(step(), result_.facts);
   measure_ = measure.get();
   Enter(State::kMeasure, PhaseKind::kMeasure, std::move(measure),
@@ -288,6 +342,7 @@ void RunMachine::PhaseOver() {
     result_.start_skew = measure_->StartSkew();
     result_.clock_error = measure_->ClockError();
     result_.figures = measure_->Seal(ctx_);
+    NoteLinks();
     if (measure_->started() || phase->cause() == EndCause::kNone || result_.figures.intervals > 0) {
       result_.checks = ctx_.options.judge(result_.figures, ctx_.plan.op_timeout);
     } else {
@@ -323,6 +378,19 @@ void RunMachine::PhaseOver() {
     case EndCause::kStore:
       StepOver(StepOutcome::kFailed, FormatError(phase->status()));
       return;
+  }
+}
+
+// How often the links of the agents that took part were taken up again, as figures and as facts.
+void RunMachine::NoteLinks() {
+  for (LinkTotals& link : result_.figures.links) {
+    const FleetAgent* agent = ctx_.Find(link.agent);
+    const LinkTotals& before = links_before_[link.agent];
+    link.reconnects = agent->reconnects - before.reconnects;
+    link.down = agent->down - before.down;
+    result_.facts.emplace_back(fmt::format("{}: link", link.agent),
+                               fmt::format("{} reconnects, down {}, {} coarse deltas", link.reconnects,
+                                           FormatLatency(static_cast<double>(link.down)), link.coarse_deltas));
   }
 }
 

@@ -39,8 +39,8 @@ TEST_CASE("an agent is admitted with the highest version both speak and a full l
   Fleet fleet = MakeFleet();
   const auto member = fleet.Admit(Hello("a", 1), 5, 100 * kSecond);
   REQUIRE(member.ok());
-  CHECK(member->api == 1);
-  CHECK(member->lease_end == 110 * kSecond);
+  CHECK(member->member.api == 1);
+  CHECK(member->member.lease_end == 110 * kSecond);
   CHECK(fleet.Find("a")->link_id == 5);
 }
 
