@@ -77,6 +77,7 @@ absl::Status ReportLog::Append(const PhaseKey& key, IntervalDelta delta, int64_t
 absl::Status ReportLog::Append(const PhaseKey& key, HeldHistograms held) {
   Enter(key, current_ && current_->key == key ? current_->warmup : 0);
   const size_t bytes = MemoryOf(held);
+  Coarsen(bytes);
   MUSTER_RETURN_IF_ERROR(CheckRoom(key, bytes, held.last_interval));
   const Part part = PartOf(*current_, held.last_interval, held.drain);
   if (part == current_->part && current_->coarse.Holds(held.initiator)) {
@@ -171,7 +172,8 @@ std::shared_ptr<const Report> ReportLog::NextToSend() {
 
 absl::Status ReportLog::Commit(uint64_t sequence) {
   const uint64_t last_sent = sent_ == 0 ? committed_ : kept_[sent_ - 1].report->sequence;
-  if (sequence < committed_ || sequence > last_sent) {
+  if (sequence <= committed_) return absl::OkStatus();
+  if (sequence > last_sent) {
     return MakeError(absl::StatusCode::kInvalidArgument,
                      {.code = "BAD_ACK",
                       .place = "ReportAck",

@@ -40,8 +40,8 @@ class ReportLog {
 
   // The next report to send while the window is open; nullptr otherwise.
   std::shared_ptr<const Report> NextToSend();
-  // Every report up to `sequence` is committed. BAD_ACK when that was never sent or lies before an earlier
-  // acknowledgement; nothing changes.
+  // Every report up to `sequence` is committed. One that lies before an earlier acknowledgement says nothing new: they
+  // come over two streams. BAD_ACK when that was never sent; nothing changes.
   absl::Status Commit(uint64_t sequence);
   // Another link: of what was sent, reports after `received` have not arrived and are sent again. BAD_ACK as above.
   absl::Status Resume(uint64_t committed, uint64_t received);

@@ -151,6 +151,7 @@ class SessionMachine {
   void MaybePrepared();
   void CancelPrepare(absl::Status why);
   void AnswerPrepare(absl::Status status);
+  void Lossy(const absl::Status& why);
   void AbortPhase(const absl::Status& why);  // OK: it was asked to
   void EndPhase(PhaseTotals totals, const absl::Status& status);
   void Release(Nanos wait);

@@ -207,6 +207,13 @@ void SessionMachine::CheckPhaseTime() {
   }
 }
 
+// What is missing from here on weighs more than what ended the phase before: its totals will not add up.
+void SessionMachine::Lossy(const absl::Status& why) {
+  phase_->lossy = true;
+  phase_->failure = why;
+  AbortPhase(why);
+}
+
 void SessionMachine::AbortPhase(const absl::Status& why) {
   SessionPhase& phase = *phase_;
   if (phase.failure.ok()) phase.failure = why;
@@ -235,24 +242,21 @@ void SessionMachine::On(const EngineInterval& event) {
   const auto* measure = std::get_if<MeasureSpec>(&phase.spec.work);
   const int64_t warmup = measure != nullptr ? measure->warmup_intervals : 0;
   if (const absl::Status status = log_.Append(phase.spec.key, event.delta, warmup); !status.ok()) {
-    phase.lossy = true;
-    AbortPhase(status);
+    Lossy(status);
   }
 }
 
 void SessionMachine::On(const EngineHeld& event) {
   if (!IsCurrent(event.engine) || phase_->lossy) return;
   if (const absl::Status status = log_.Append(phase_->spec.key, event.held); !status.ok()) {
-    phase_->lossy = true;
-    AbortPhase(status);
+    Lossy(status);
   }
 }
 
 void SessionMachine::On(const EngineOverrun& event) {
   if (!IsCurrent(event.engine)) return;
-  phase_->lossy = true;
-  AbortPhase(PhaseError(absl::StatusCode::kResourceExhausted, "REPORTS_LOST", phase_->spec.key,
-                        "interval reports came faster than the session could take them"));
+  Lossy(PhaseError(absl::StatusCode::kResourceExhausted, "REPORTS_LOST", phase_->spec.key,
+                   "interval reports came faster than the session could take them"));
 }
 
 void SessionMachine::On(const EngineProgress& event) {

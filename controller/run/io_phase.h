@@ -94,6 +94,7 @@ class IoPhase : public Phase {
 
  private:
   Part* Find(const FleetAgent& agent);
+  absl::Status MergeLate(RunContext& ctx, Part& part, const AgentReport& report);
   void Ask(RunContext& ctx);
   void Arm(RunContext& ctx);
   void Undo(RunContext& ctx);

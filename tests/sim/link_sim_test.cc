@@ -66,9 +66,9 @@ LinkScenario DrawLinks(uint64_t seed) {
     agent.options.id = fmt::format("a{}", i);
     agent.options.instance = i + 1;
     agent.options.clock_offset = static_cast<Nanos>(rng.Below(1'000'000)) * kMillisecond - 500 * kSecond;
-    if (rng.Below(4) == 0) {
+    if (rng.Below(3) == 0) {
       agent.options.ops = 2'000;
-      agent.options.log_bytes = 20'000 + rng.Below(12'000);
+      agent.options.log_bytes = 16'000 + rng.Below(8'000);
       // Long enough for the log to become full.
       agent.cuts.push_back({.message = 60, .outage = static_cast<Nanos>(3 + rng.Below(5)) * kSecond});
     }
