@@ -374,6 +374,8 @@ void SessionMachine::OnMessage(const Goodbye& message, Nanos) {
 
 void SessionMachine::On(const AckArrived& event) {
   if (!link_up_ || event.link != link_) return;
+  // The Control stream has ended before the first report came: the session may well go on.
+  if (GetErrorInfo(event.error).code == "LINK_UNKNOWN") return DropLink(event.error);
   if (!event.error.ok()) return EndSession(event.error);
   if (const absl::Status status = log_.Commit(event.committed); !status.ok()) return EndSession(status);
   if (state_ == State::kHandingOver && log_.empty()) Rest();

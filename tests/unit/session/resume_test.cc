@@ -181,6 +181,32 @@ TEST_CASE("messages that nobody acknowledges are bounded: the session ends with 
   CHECK(GetErrorInfo(rig.Said<Leaving>()->why).code == "CONTROL_LOG_FULL");
 }
 
+TEST_CASE("a refused report ends the session, a link that is not known any more does not") {
+  const bool refused = GENERATE(true, false);
+  Rig rig;
+  rig.ToRunning();
+  const char* code = refused ? "REPORT_OUT_OF_ORDER" : "LINK_UNKNOWN";
+  rig.Step(AckArrived{.link = rig.link, .error = MakeError(absl::StatusCode::kNotFound, {code, "Report", "", ""})});
+  CHECK(rig.machine.in_session() != refused);
+  CHECK((rig.Did<EngineAbort>() != nullptr) == refused);
+  CHECK((rig.machine.state() == State::kRunning) != refused);
+}
+
+TEST_CASE("an acknowledgement that was lost with its link comes with a Beat's answer") {
+  Rig rig;
+  rig.ToHandingOver();
+  rig.Advance(kSecond);
+  rig.Tell(BeatReply{.seq = rig.last_beat,
+                     .t1 = rig.last_t1,
+                     .t2 = rig.now + rig.fleet_ahead,
+                     .t3 = rig.now + rig.fleet_ahead,
+                     .committed = 1});
+  CHECK(rig.machine.log().empty());
+  CHECK(rig.machine.state() == State::kAttached);
+  rig.Step(AckArrived{.link = rig.link, .committed = 1});  // and late over its own stream
+  CHECK(rig.machine.in_session());
+}
+
 TEST_CASE("an agent that is ended says so: nobody waits for its lease") {
   Rig rig;
   rig.ToRunning();
