@@ -76,7 +76,8 @@ std::optional<Welcome> Fleet::Resume(const HelloInfo& hello, uint64_t link_id, N
   }
   Welcome welcome;
   welcome.resumed = hello.held_live;
-  welcome.down = member.up() ? 0 : now - member.down_since;
+  // A break that was not noticed lies after the last Beat.
+  welcome.down = now - (member.up() ? member.lease_end - options_.lease : member.down_since);
   welcome.replaced = member.up() ? member.link_id : 0;
   member.link_id = link_id;
   member.down_since = kNever;

@@ -43,7 +43,7 @@ struct Welcome {
   Member member;
   // The session goes on: this link takes the place of another.
   bool resumed = false;
-  Nanos down = 0;                           // how long it was without one
+  Nanos down = 0;                           // how long it was without one, at most
   uint64_t replaced = 0;                    // the link before, whose end has not been noticed; 0: none
   uint64_t heard = 0;                       // number of the last message heard of the agent
   std::vector<CommandLog::Numbered> again;  // commands that it has not heard

@@ -13,6 +13,7 @@ class LinkProxy:
         self._upstream = upstream
         self._down_until = 0.0
         self._pairs = []
+        self._muted = []
         self._lock = threading.Lock()
         self._closed = False
         self._listener = socket.socket(socket.AF_UNIX)
@@ -30,11 +31,19 @@ class LinkProxy:
         for pair in pairs:
             self._end(pair)
 
+    def mute(self):
+        """What is there carries nothing any more, and nobody is told; new connections are made as before."""
+        with self._lock:
+            self._muted = self._muted + self._pairs
+            self._pairs = []
+
     def close(self):
         self._closed = True
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join(10)
         self._listener.close()
+        with self._lock:
+            self._pairs += self._muted
         self.cut(0)
 
     def __enter__(self):
@@ -76,7 +85,10 @@ class LinkProxy:
     def _pump(self, source, sink):
         try:
             while data := source.recv(1 << 16):
-                sink.sendall(data)
+                with self._lock:
+                    mute = any(source in pair for pair in self._muted)
+                if not mute:
+                    sink.sendall(data)
         except OSError:
             pass  # cut
         self._end((source, sink))

@@ -77,6 +77,19 @@ def test_a_link_that_breaks_again_and_again_costs_nothing(place):
     assert check(step, "links")["outcome"] == "warn", step["checks"]
 
 
+def test_a_link_that_is_mute_is_dialled_anew(place):
+    program, proxy = agents_through(place, MUSTER, AGENT, "local-1")
+    with proxy:
+        process = begin(place, "10s", "--lease", "6s", program=program)
+        read_events(process, in_measure)
+        proxy.mute()
+        done = finish(process, 60)
+    step = done.steps()[0]
+    assert done.code == 0 and step["outcome"] == "VALID", (step, done)
+    links = check(step, "links")
+    assert links["outcome"] == "warn" and "local-1: 1 reconnects" in links["evidence"], links
+
+
 def test_a_link_that_stays_away_ends_the_load_with_its_lease(place):
     program, proxy = agents_through(place, MUSTER, AGENT, "local-1")
     with proxy:
