@@ -43,6 +43,9 @@ struct SessionOptions {
   ReportLog::Limits log;
 };
 
+// An error of the way to the controller.
+absl::Status LinkError(std::string code, std::string message);
+
 // One phase that does I/O, from Prepare to its end.
 struct SessionPhase {
   PhaseSpec spec;
@@ -92,7 +95,7 @@ class SessionMachine {
  private:
   enum class Work : uint8_t { kNone, kAttach, kInspect, kDetach, kPrepare, kRelease };
 
-  // session_machine.cc: dispatch, time, link
+  // session_machine.cc: dispatch and time; session_link.cc: links, Beats, lease
   void On(const MessageArrived& event);
   void On(const BadMessage& event);
   void On(const AckArrived& event);
