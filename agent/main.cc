@@ -79,7 +79,7 @@ void Declare(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--exit-with-fd", flags.exit_with_fd, "End when the far end of this inherited pipe is closed");
   app.add_flag("--once", flags.once,
-               "End when the controller says goodbye or an accepted link is lost, instead of dialling again");
+               "End when the controller says goodbye or a session with it is lost, instead of dialling again");
   app.add_option("--log-level", flags.log_level, "What to log to stderr")
       ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
       ->capture_default_str();

@@ -368,10 +368,10 @@ int RunMain(int argc, char** argv, Verb& verb) {
         run.remote ? std::vector{"--local", "--runs", "--lease", "--resume"}
                    : std::vector{"--agents", "--detach", "--ca", "--cert", "--key", "--insecure-tcp"};
     if (run.campaign.empty() == run.resume.empty()) {
-      muster::Err("muster: run: {} [USAGE]\n", run.resume.empty()
-                                                   ? "a campaign file is needed, or --resume RUN"
-                                                   : "the campaign of a run to --resume is in its run file; leave "
-                                                     "the other out");
+      muster::Err("muster: run: {}\n",
+                  run.resume.empty()
+                      ? "a campaign file is needed, or --resume RUN [MISSING_ARGUMENT] Run muster run --help."
+                      : "a run to --resume has its campaign in its run file [USAGE] Leave the campaign out.");
       return muster::kExitUsage;
     }
     for (const char* option : misplaced) {

@@ -107,6 +107,39 @@ absl::Status ReportBound::Apply(IntervalDelta& delta, std::vector<HeldHistograms
   return first;
 }
 
+size_t ReportBound::Bytes() const {
+  size_t bytes = 0;
+  for (const auto& [index, held] : held_) {
+    for (const InitiatorDelta& initiator : held.sum.initiators) {
+      ForEachHistogram(initiator, [&](const EncodedHistogram& histogram) { bytes += histogram.counts.size(); });
+    }
+    for (const auto& [kind, errors] : held.errors) {
+      for (const ErrorDelta& error : errors) bytes += error.response.counts.size();
+    }
+  }
+  return bytes;
+}
+
+absl::Status ReportBound::Join(HeldHistograms other) {
+  Held& held = held_[other.initiator];
+  if (!std::exchange(held.joined, true)) {
+    held.first = held.intervals == 0 ? other.first_interval : std::min(held.first, other.first_interval);
+    held.last = std::max(held.last, other.last_interval);
+    held.intervals += other.intervals;
+  }
+  InitiatorDelta whole;
+  whole.initiator = other.initiator;
+  whole.lateness = std::move(other.lateness);
+  if (other.kind.has_value()) {
+    KindDelta& kind = *other.kind;
+    MUSTER_RETURN_IF_ERROR(MergeErrors(held.errors[{kind.kind, kind.due_in_window}], std::exchange(kind.errors, {})));
+    whole.kinds.push_back(std::move(kind));
+  }
+  IntervalDelta part;
+  part.initiators.push_back(std::move(whole));
+  return MergeDelta(held.sum, std::move(part));
+}
+
 std::vector<HeldHistograms> ReportBound::Flush() {
   std::vector<HeldHistograms> out;
   for (auto& [index, held] : held_) {

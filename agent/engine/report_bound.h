@@ -23,6 +23,11 @@ class ReportBound {
   absl::Status Apply(IntervalDelta& delta, std::vector<HeldHistograms>& due);
   // After the drain: what is left.
   std::vector<HeldHistograms> Flush();
+  bool Holds(uint32_t initiator) const { return held_.contains(initiator); }
+  size_t Bytes() const;  // of the counters held
+  // Joins what another bound has held of the same initiator in the same part of the phase: all that one Flush gave of
+  // it. Errors as of Apply.
+  absl::Status Join(HeldHistograms held);
 
  private:
   enum class Part : uint8_t { kWarmup, kWindow, kDrain };
@@ -30,7 +35,8 @@ class ReportBound {
   struct Held {
     int64_t first = 0, last = 0;
     uint64_t intervals = 0;
-    IntervalDelta sum;  // of one initiator
+    bool joined = false;  // intervals of the other bound are counted
+    IntervalDelta sum;    // of one initiator
     std::map<KindKey, std::vector<ErrorDelta>> errors;
   };
   absl::Status Hold(int64_t interval, InitiatorDelta& initiator);

@@ -17,14 +17,14 @@ absl::Status Ended() {
 
 }  // namespace
 
-void LinkHub::Message(ControllerSays message, Nanos received) {
+void LinkHub::Message(uint64_t seq, ControllerSays message, Nanos received) {
   std::lock_guard lock(listener_mutex_);
-  if (listener_ != nullptr) listener_->OnMessage(number_, std::move(message), received);
+  if (listener_ != nullptr) listener_->OnMessage(number_, seq, std::move(message), received);
 }
 
-void LinkHub::BadMessage(PhaseKey key, absl::Status status) {
+void LinkHub::BadMessage(uint64_t seq, PhaseKey key, absl::Status status) {
   std::lock_guard lock(listener_mutex_);
-  if (listener_ != nullptr) listener_->OnBadMessage(number_, std::move(key), std::move(status));
+  if (listener_ != nullptr) listener_->OnBadMessage(number_, seq, std::move(key), std::move(status));
 }
 
 void LinkHub::Ack(uint64_t committed, absl::Status error) {
@@ -77,11 +77,11 @@ void ControlCall::Begin(v1::AgentLink::Stub& stub, const Hello& hello) {
 
 void ControlCall::OnIn(const v1::ControllerMessage& message, Nanos received) {
   if (absl::Status valid = ValidateMessage(message); !valid.ok()) {
-    return hub_->BadMessage(RawKeyOf(message), std::move(valid));
+    return hub_->BadMessage(message.seq(), RawKeyOf(message), std::move(valid));
   }
   auto decoded = FromWire(message);
-  if (!decoded.ok()) return hub_->BadMessage(RawKeyOf(message), decoded.status());
-  hub_->Message(*std::move(decoded), received);
+  if (!decoded.ok()) return hub_->BadMessage(message.seq(), RawKeyOf(message), decoded.status());
+  hub_->Message(message.seq(), *std::move(decoded), received);
 }
 
 ReportCall::ReportCall(std::shared_ptr<LinkHub> hub, uint64_t link_id)

@@ -20,8 +20,8 @@ class LinkHub {
       : number_(number), place_(std::move(place)), clock_(clock), listener_(&listener) {}
 
   const Clock& clock() const { return clock_; }
-  void Message(ControllerSays message, Nanos received);
-  void BadMessage(PhaseKey key, absl::Status status);
+  void Message(uint64_t seq, ControllerSays message, Nanos received);
+  void BadMessage(uint64_t seq, PhaseKey key, absl::Status status);
   void Ack(uint64_t committed, absl::Status error);
   // The first one counts; nothing is said after it.
   void Lost(const absl::Status& why);

@@ -58,7 +58,7 @@ class GrpcLink final : public ControllerLink {
     report_->Begin(*stub_);
   }
 
-  bool Say(const AgentSays& message) override { return control_ && control_->Push(ToWire(message)); }
+  bool Say(uint64_t seq, const AgentSays& message) override { return control_ && control_->Push(ToWire(seq, message)); }
 
   bool Report(std::shared_ptr<const muster::agent::Report> report) override {
     return report_ && report_->Push(ToWire(*report, report_->link_id()));

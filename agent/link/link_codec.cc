@@ -33,6 +33,7 @@ struct Encoder {
     to->set_offset_ns(m.offset);
     to->set_error_ns(m.error);
     to->set_round_trip_ns(m.round_trip);
+    to->set_heard(m.heard);
   }
   void operator()(const AttachDone& m) const {
     v1::AttachDone* to = out->mutable_attach_done();
@@ -94,6 +95,10 @@ struct Encoder {
     *to->mutable_key() = ToProto(m.key);
     if (!m.status.ok()) *to->mutable_error() = ToProto(m.status);
   }
+  void operator()(const Leaving& m) const {
+    v1::Leaving* to = out->mutable_leaving();
+    if (!m.why.ok()) *to->mutable_error() = ToProto(m.why);
+  }
   void operator()(const Refused& m) const {
     v1::Refused* to = out->mutable_refused();
     *to->mutable_key() = ToProto(m.key);
@@ -120,12 +125,17 @@ absl::StatusOr<ControllerSays> Decode(const v1::HelloReply& m) {
                  .controller_epoch = m.controller_epoch(),
                  .link_id = m.link_id(),
                  .lease = m.lease_ns(),
-                 .last_committed = m.last_committed()};
+                 .last_committed = m.last_committed(),
+                 .last_received = m.last_received(),
+                 .resumed = m.resumed(),
+                 .wants_reports = m.wants_reports(),
+                 .heard = m.heard()};
   return out;
 }
 
 absl::StatusOr<ControllerSays> Decode(const v1::BeatReply& m) {
-  return BeatReply{.seq = m.seq(), .t1 = m.t1(), .t2 = m.t2(), .t3 = m.t3()};
+  return BeatReply{
+      .seq = m.seq(), .t1 = m.t1(), .t2 = m.t2(), .t3 = m.t3(), .heard = m.heard(), .committed = m.committed()};
 }
 
 absl::StatusOr<ControllerSays> Decode(const v1::Attach& m) {
@@ -196,14 +206,17 @@ v1::AgentMessage ToWire(const Hello& hello) {
   ToProto(hello.labels, kMaxLabels, to->mutable_labels());
   if (hello.holds) {
     to->mutable_held()->set_controller_epoch(hello.held.controller_epoch);
-    *to->mutable_held()->mutable_key() = ToProto(hello.held.key);
+    if (!hello.held.key.run.empty()) *to->mutable_held()->mutable_key() = ToProto(hello.held.key);
     to->mutable_held()->set_last_sequence(hello.held.last_sequence);
+    to->mutable_held()->set_heard(hello.held.heard);
+    to->mutable_held()->set_live(hello.held.live);
   }
   return message;
 }
 
-v1::AgentMessage ToWire(const AgentSays& message) {
+v1::AgentMessage ToWire(uint64_t seq, const AgentSays& message) {
   v1::AgentMessage out;
+  out.set_seq(seq);
   std::visit(Encoder{&out}, message);
   return out;
 }

@@ -9,7 +9,7 @@ namespace muster::agent {
 // Pure; thread-safe.
 
 v1::AgentMessage ToWire(const Hello& hello);
-v1::AgentMessage ToWire(const AgentSays& message);
+v1::AgentMessage ToWire(uint64_t seq, const AgentSays& message);
 v1::ReportMessage ToWire(const Report& report, uint64_t link_id);
 
 // MESSAGE_INVALID with the field's path.

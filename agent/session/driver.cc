@@ -42,12 +42,14 @@ class Driver final : public SessionDriver, private LinkListener {
   void Shutdown(const std::string& why) override { inbox_.PushKept(ShutdownAsked{why}); }
 
  private:
-  // ---- LinkListener. What cannot be queued breaks the link: nothing may be missing in between.
-  void OnMessage(uint64_t link, ControllerSays message, Nanos received) override {
-    if (!inbox_.Push(MessageArrived{.link = link, .message = std::move(message), .received = received})) Flooded(link);
+  // ---- LinkListener. What cannot be queued breaks the link: the next one brings it again.
+  void OnMessage(uint64_t link, uint64_t seq, ControllerSays message, Nanos received) override {
+    if (!inbox_.Push(MessageArrived{.link = link, .message = std::move(message), .received = received, .seq = seq}))
+      Flooded(link);
   }
-  void OnBadMessage(uint64_t link, PhaseKey key, absl::Status status) override {
-    if (!inbox_.Push(BadMessage{.link = link, .key = std::move(key), .status = std::move(status)})) Flooded(link);
+  void OnBadMessage(uint64_t link, uint64_t seq, PhaseKey key, absl::Status status) override {
+    if (!inbox_.Push(BadMessage{.link = link, .seq = seq, .key = std::move(key), .status = std::move(status)}))
+      Flooded(link);
   }
   void OnAck(uint64_t link, uint64_t committed, absl::Status error) override {
     if (!inbox_.PushAnswer(AckArrived{.link = link, .committed = committed, .error = std::move(error)})) Flooded(link);
@@ -74,7 +76,7 @@ class Driver final : public SessionDriver, private LinkListener {
   void Do(const OpenReports& a) { link_->OpenReports(a.link_id); }
   void Do(const CloseLink&) { link_->Close(); }
   void Do(const Say& a) {
-    if (!link_->Say(a.message)) Flooded(link_number_);
+    if (!link_->Say(a.seq, a.message)) Flooded(link_number_);
   }
   void Do(const SendReport& a) {
     if (!link_->Report(a.report)) Flooded(link_number_);

@@ -20,10 +20,12 @@ struct MessageArrived {
   uint64_t link = 0;
   ControllerSays message;
   Nanos received = 0;  // local clock, stamped where it came in: t4 of a beat
+  uint64_t seq = 0;    // number within the session; 0: HelloReply, BeatReply, Goodbye
 };
 // A message that failed validation or decoding; `key` as far as it could be read.
 struct BadMessage {
   uint64_t link = 0;
+  uint64_t seq = 0;
   PhaseKey key;
   absl::Status status;
 };
@@ -109,6 +111,7 @@ struct OpenReports {
 struct CloseLink {};
 struct Say {
   AgentSays message;
+  uint64_t seq = 0;  // number within the session; 0: Beat, Leaving
 };
 struct SendReport {
   std::shared_ptr<const Report> report;

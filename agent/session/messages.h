@@ -26,11 +26,17 @@ struct HelloReply {
   uint64_t controller_epoch = 0;
   uint64_t link_id = 0;
   Nanos lease = 0;
-  uint64_t last_committed = 0;
+  uint64_t last_committed = 0;  // of reports
+  uint64_t last_received = 0;   // of reports, committed or not
+  bool resumed = false;         // the live session of Hello::held goes on
+  bool wants_reports = false;   // those held of an ended session are to be handed over
+  uint64_t heard = 0;           // resumed: number of the last Control message heard of this agent
 };
 struct BeatReply {
   uint64_t seq = 0;
   Nanos t1 = 0, t2 = 0, t3 = 0;
+  uint64_t heard = 0;      // number of the last Control message heard of this agent
+  uint64_t committed = 0;  // of reports: an acknowledgement may have been lost with its link
 };
 struct Attach {
   PhaseKey key;
@@ -76,6 +82,8 @@ struct HeldSession {
   uint64_t controller_epoch = 0;
   PhaseKey key;
   uint64_t last_sequence = 0;
+  uint64_t heard = 0;  // number of the last command heard
+  bool live = false;   // the lease runs; false: the session has ended, reports alone are held
 };
 struct Hello {
   uint32_t api_min = 0, api_max = 0;
@@ -87,7 +95,7 @@ struct Hello {
   uint64_t time_namespace = 0;
   Facts host_facts;
   Facts labels;
-  bool holds = false;  // `held` means something: this process has made reports before
+  bool holds = false;  // `held` means something: a session goes on, or this process has made reports before
   HeldSession held;
 };
 struct Beat {
@@ -96,6 +104,11 @@ struct Beat {
   uint64_t previous_seq = 0;
   Nanos previous_t4 = 0;
   Nanos offset = 0, error = 0, round_trip = 0;
+  uint64_t heard = 0;  // number of the last command heard
+};
+// Last message: the agent ends the session of its own accord.
+struct Leaving {
+  absl::Status why;
 };
 struct AttachDone {
   PhaseKey key;
@@ -135,8 +148,8 @@ struct Refused {
   PhaseKey key;
   absl::Status status;
 };
-using AgentSays =
-    std::variant<Beat, AttachDone, InspectDone, PrepareDone, StartDone, FirstIo, Progress, DetachDone, Refused>;
+using AgentSays = std::variant<Beat, AttachDone, InspectDone, PrepareDone, StartDone, FirstIo, Progress, DetachDone,
+                               Refused, Leaving>;
 
 // ---- Report stream
 

@@ -10,12 +10,14 @@
 #include "agent/session/events.h"
 #include "agent/session/report_log.h"
 #include "agent/session/states.h"
+#include "common/wire/control_log.h"
 
 namespace muster::agent {
 
 // Deadlines, one for every state; all settable.
 struct SessionDeadlines {
   Nanos greeting = 10 * kSecond;
+  Nanos resume = 2 * kSecond;  // the same while a session goes on: the lease runs, so try again soon
   Nanos inspect = 60 * kSecond;
   Nanos prepared_to_start = 10 * kSecond;
   Nanos drain_slack = 5 * kSecond;  // drain, and a running phase without progress: op timeout + this
@@ -31,7 +33,7 @@ struct SessionDeadlines {
 
 struct SessionOptions {
   Hello hello;        // constant parts; `holds` and `held` are set at each dial
-  bool once = false;  // exit when an accepted link has ended
+  bool once = false;  // exit when a session has ended
   Nanos beat = kSecond;
   int burst_probes = 16;
   Nanos backoff_first = 100 * kMillisecond;  // doubles with each failure ...
@@ -40,6 +42,9 @@ struct SessionOptions {
   SessionDeadlines deadlines;
   ReportLog::Limits log;
 };
+
+// An error of the way to the controller.
+absl::Status LinkError(std::string code, std::string message);
 
 // One phase that does I/O, from Prepare to its end.
 struct SessionPhase {
@@ -65,8 +70,13 @@ struct SessionPhase {
 // Not thread-safe; the driver's session thread owns it.
 //
 // A command that comes out of order or names another phase is answered by Refused (MESSAGE_OUT_OF_ORDER, MESSAGE_STALE)
-// and changes nothing. The lease runs from t1 of the last answered Beat; when it ends, or the link is lost, the phase
-// is aborted and drained, its reports are kept, targets are detached, and the session dials again.
+// and changes nothing.
+//
+// A session outlives its link: when the link is lost, or mute for half a lease, the load goes on and the agent dials
+// again. What it says meanwhile is kept (ControlLog, ReportLog) and said once the same controller has taken the session
+// up again. The session ends when its lease does (it runs from t1 of the last answered Beat), when the controller no
+// longer knows it or is another one, or says Goodbye: the phase is aborted and drained, its reports are kept, targets
+// are detached, and the agent dials again, offering the reports.
 class SessionMachine {
  public:
   explicit SessionMachine(SessionOptions options);
@@ -80,11 +90,12 @@ class SessionMachine {
   Nanos lease_end() const { return lease_end_; }
   const std::string& poison() const { return poison_; }  // empty: not poisoned
   bool link_up() const { return link_up_; }
+  bool in_session() const { return session_; }
 
  private:
   enum class Work : uint8_t { kNone, kAttach, kInspect, kDetach, kPrepare, kRelease };
 
-  // session_machine.cc: dispatch, time, link
+  // session_machine.cc: dispatch and time; session_link.cc: links, Beats, lease
   void On(const MessageArrived& event);
   void On(const BadMessage& event);
   void On(const AckArrived& event);
@@ -100,7 +111,14 @@ class SessionMachine {
   void DialNow();
   void RetryIn(Nanos delay);
   void RetryWithBackoff();
-  void DropLink(const absl::Status& why);
+  void DropLink(const absl::Status& why);    // the link is of no use any more; the session goes on if there is one
+  void EndSession(const absl::Status& why);  // with its link, if there is one
+  void BeginSession(const HelloReply& message);
+  void ResumeSession(const HelloReply& message);
+  void LinkUp(uint64_t link_id);
+  void LinkOver();
+  bool Hear(uint64_t seq);
+  void Tell(AgentSays message);  // numbered and kept; nothing outside a session
   void Refuse(const PhaseKey& key, absl::Status status);
   bool CheckKey(const PhaseKey& key, std::string_view message);
 
@@ -136,6 +154,7 @@ class SessionMachine {
   void MaybePrepared();
   void CancelPrepare(absl::Status why);
   void AnswerPrepare(absl::Status status);
+  void Lossy(const absl::Status& why);
   void AbortPhase(const absl::Status& why);  // OK: it was asked to
   void EndPhase(PhaseTotals totals, const absl::Status& status);
   void Release(Nanos wait);
@@ -148,10 +167,6 @@ class SessionMachine {
   void Do(T action) {
     actions_.emplace_back(std::move(action));
   }
-  template <typename T>
-  void Tell(T message) {
-    if (link_up_) actions_.emplace_back(Say{std::move(message)});
-  }
   void Go(State state, Nanos deadline);
 
   const SessionOptions options_;
@@ -162,9 +177,16 @@ class SessionMachine {
 
   // Link
   uint64_t link_ = 0;
-  bool link_up_ = false;  // accepted by HelloReply
+  bool session_ = false;  // accepted, and its lease runs
+  bool link_up_ = false;  // the session has a link
   bool dialled_ = false;  // a link exists, accepted or not
   Nanos dialled_at_ = 0;
+  Nanos redial_at_ = kNever;       // within a session, without a link
+  Nanos greeting_until_ = kNever;  // within a session, dialled
+  Nanos down_since_ = 0;
+  Nanos mute_at_ = kNever;  // within a session, with a link: no Beat has been answered for too long
+  ControlLog<AgentSays> control_;
+  absl::Status control_full_;
   bool leaving_ = false;
   bool exit_wanted_ = false;
   int exit_code_ = 0;

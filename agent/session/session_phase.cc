@@ -67,6 +67,7 @@ void SessionMachine::On(const PrepareFinished& event) {
     Do(EngineAbort{});
     return Release(options_.deadlines.release);
   }
+  if (!link_up_) return MaybePrepared();  // what is known of the clock has to do
   // The burst precedes every start as closely as it can: age costs 100 ppm.
   burst_left_ = options_.burst_probes;
   burst_until_ = std::min(now_ + options_.deadlines.burst, deadline_);
@@ -206,6 +207,13 @@ void SessionMachine::CheckPhaseTime() {
   }
 }
 
+// What is missing from here on weighs more than what ended the phase before: its totals will not add up.
+void SessionMachine::Lossy(const absl::Status& why) {
+  phase_->lossy = true;
+  phase_->failure = why;
+  AbortPhase(why);
+}
+
 void SessionMachine::AbortPhase(const absl::Status& why) {
   SessionPhase& phase = *phase_;
   if (phase.failure.ok()) phase.failure = why;
@@ -231,25 +239,24 @@ void SessionMachine::On(const EngineInterval& event) {
   if (!IsFill(phase.spec)) phase.progress = std::max(phase.progress, now_);
   if (state_ == State::kRunning) Go(State::kRunning, RunDeadline());
   if (phase.lossy) return;
-  if (const absl::Status status = log_.Append(phase.spec.key, event.delta); !status.ok()) {
-    phase.lossy = true;
-    AbortPhase(status);
+  const auto* measure = std::get_if<MeasureSpec>(&phase.spec.work);
+  const int64_t warmup = measure != nullptr ? measure->warmup_intervals : 0;
+  if (const absl::Status status = log_.Append(phase.spec.key, event.delta, warmup); !status.ok()) {
+    Lossy(status);
   }
 }
 
 void SessionMachine::On(const EngineHeld& event) {
   if (!IsCurrent(event.engine) || phase_->lossy) return;
   if (const absl::Status status = log_.Append(phase_->spec.key, event.held); !status.ok()) {
-    phase_->lossy = true;
-    AbortPhase(status);
+    Lossy(status);
   }
 }
 
 void SessionMachine::On(const EngineOverrun& event) {
   if (!IsCurrent(event.engine)) return;
-  phase_->lossy = true;
-  AbortPhase(PhaseError(absl::StatusCode::kResourceExhausted, "REPORTS_LOST", phase_->spec.key,
-                        "interval reports came faster than the session could take them"));
+  Lossy(PhaseError(absl::StatusCode::kResourceExhausted, "REPORTS_LOST", phase_->spec.key,
+                   "interval reports came faster than the session could take them"));
 }
 
 void SessionMachine::On(const EngineProgress& event) {
@@ -257,7 +264,9 @@ void SessionMachine::On(const EngineProgress& event) {
   if (event.bytes_done > phase_->bytes_done) phase_->progress = std::max(phase_->progress, now_);
   phase_->bytes_done = event.bytes_done;
   if (state_ == State::kRunning) Go(State::kRunning, RunDeadline());
-  Tell(Progress{.key = phase_->spec.key, .bytes_done = event.bytes_done, .bytes_total = event.bytes_total});
+  // The next one says more: none is kept for a link that is down.
+  if (link_up_)
+    Tell(Progress{.key = phase_->spec.key, .bytes_done = event.bytes_done, .bytes_total = event.bytes_total});
 }
 
 void SessionMachine::On(const EngineEnded& event) {

@@ -208,7 +208,7 @@ void SessionMachine::Unpoison() {
 
 void SessionMachine::Rest() {
   if (leaving_) return Leave();
-  if (!link_up_) return;
+  if (!session_) return;
   if (targets_.empty()) {
     run_.clear();
     last_key_.reset();

@@ -4,7 +4,8 @@
 
 namespace muster::agent {
 
-// Where a session stands. Every state has a deadline (session_machine.h); with the link lost the states from kAttaching
+// Where a session stands. Every state has a deadline (session_machine.h); a lost link alone changes none of those from
+// kIdle on, for the session goes on without it; with the session ended the states from kAttaching
 // on are left in order (abort, drain, detach) before kDisconnected.
 enum class State : uint8_t {
   kDisconnected,  // no link; the next dial has its time

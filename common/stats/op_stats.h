@@ -122,6 +122,7 @@ struct PhaseTotals {
   uint64_t straggle_count = 0;                // all operations outstanding at the end
   std::vector<StraggleOp> stragglers;         // the oldest 256 of them
   uint64_t last_sequence = 0;                 // of the reports that belong to this phase
+  uint64_t coarse_deltas = 0;                 // interval reports whose histograms were merged: the report log was full
   int64_t last_interval = -1;                 // of the phase
   bool overloaded = false;                    // oldest due operation waited longer than overload_after
   bool poisoned = false;                      // operations were abandoned and still hold buffers

@@ -235,6 +235,7 @@ v1::PhaseTotals ToProto(const PhaseTotals& totals) {
     s->set_ended(op.ended);
   }
   out.set_last_sequence(totals.last_sequence);
+  out.set_coarse_deltas(totals.coarse_deltas);
   out.set_last_interval(totals.last_interval);
   out.set_overloaded(totals.overloaded);
   out.set_poisoned(totals.poisoned);
@@ -279,6 +280,7 @@ absl::StatusOr<PhaseTotals> FromProto(const v1::PhaseTotals& totals) {
     out.connections.push_back(FromProto(connection));
   }
   out.last_sequence = totals.last_sequence();
+  out.coarse_deltas = totals.coarse_deltas();
   out.last_interval = totals.last_interval();
   out.overloaded = totals.overloaded();
   out.poisoned = totals.poisoned();

@@ -10,8 +10,9 @@ namespace muster {
 
 // Versions of the API between agent and controller that this build speaks. Raise kApiMax with a change that an older
 // peer would misread; raise kApiMin when an old one is no longer spoken. 2: packed counters, held histograms.
-inline constexpr uint32_t kApiMin = 2;
-inline constexpr uint32_t kApiMax = 2;
+// 3: numbered Control messages, sessions that outlive a link.
+inline constexpr uint32_t kApiMin = 3;
+inline constexpr uint32_t kApiMax = 3;
 
 struct ApiRange {
   uint32_t min = kApiMin;

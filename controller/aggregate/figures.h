@@ -42,6 +42,14 @@ struct ErrorFigures {
   Histogram response;
 };
 
+// What the link to an agent went through over a phase.
+struct LinkTotals {
+  std::string agent;
+  uint64_t reconnects = 0;
+  Nanos down = 0;              // without a link, of those
+  uint64_t coarse_deltas = 0;  // PhaseTotals::coarse_deltas
+};
+
 struct StepFigures {
   Nanos interval = kSecond;
   uint32_t first_interval = 0;   // of the window
@@ -72,6 +80,7 @@ struct StepFigures {
   // rates, though their latencies are in the merged histograms. `held_owed`: histograms that never came.
   uint64_t held = 0, held_uncounted = 0, held_owed = 0;
   std::vector<ConnectionTotals> connections;  // of the phase, by initiator and connection
+  std::vector<LinkTotals> links;              // of the phase, by agent; empty in what was read from a run file
   absl::Status sums_error;  // SUMS_MISMATCH naming agent, initiator, kind and both values; OK when all add up
 };
 

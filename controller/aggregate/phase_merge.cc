@@ -156,7 +156,7 @@ std::string PhaseAggregator::Impl::Absence(const PhaseAgent& agent, const Interv
 
 bool PhaseAggregator::Impl::Closable(const PendingInterval& interval) const {
   return std::all_of(agents.begin(), agents.end(), [&](const auto& entry) {
-    return entry.second.lost || entry.second.carries.empty() || interval.deltas.count(entry.first) != 0;
+    return entry.second.carries.empty() || interval.deltas.count(entry.first) != 0;
   });
 }
 

@@ -73,7 +73,7 @@ struct PhaseAggregator::Impl {
   // The largest response is known of every interval, with histograms or without.
   static void NoteLargest(const IntervalDelta& delta, FleetInterval& interval);
 
-  // True when no live agent owes the interval.
+  // True when no agent owes the interval. What a lost one owes may still come until the phase is sealed.
   bool Closable(const PendingInterval& interval) const;
   void CloseReady();
   void Close(int64_t k, PendingInterval interval);

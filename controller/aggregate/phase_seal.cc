@@ -120,6 +120,9 @@ StepFigures PhaseAggregator::Seal(int64_t last_interval) {
   }
   for (const auto& [id, agent] : impl.agents) {
     if (agent.lost) out.lost_agents.push_back(id);
+    if (!agent.carries.empty()) {
+      out.links.push_back({.agent = id, .coarse_deltas = agent.totals ? agent.totals->coarse_deltas : 0});
+    }
     if (!agent.totals.has_value()) continue;
     out.straggle_count += agent.totals->straggle_count;
     out.overloaded = out.overloaded || agent.totals->overloaded;

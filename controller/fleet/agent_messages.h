@@ -35,6 +35,10 @@ struct HelloInfo {
   Labels labels;
   uint64_t last_sequence = 0;  // of the last report this process has made; numbers are never used again
   bool insecure_tcp = false;   // as the controller saw it: neither a Unix socket nor TLS
+  // The session it still holds; epoch 0: none.
+  uint64_t held_epoch = 0;
+  bool held_live = false;   // its lease runs and its load goes on; false: it has ended, reports alone are held
+  uint64_t held_heard = 0;  // live: number of the last command heard
 };
 
 struct BeatInfo {
@@ -43,6 +47,7 @@ struct BeatInfo {
   uint64_t previous_seq = 0;
   Nanos previous_t4 = 0;                        // agent clock at receipt of the answer to `previous_seq`; 0: none yet
   Nanos offset = 0, error = 0, round_trip = 0;  // the agent's own estimate
+  uint64_t heard = 0;                           // number of the last command heard
 };
 
 // What the controller knows of an agent's clock: fleet (controller) clock minus agent clock.
@@ -115,14 +120,27 @@ struct AgentReport {
 struct ClockNews {
   ClockReading reading;
 };
-// The agent is no longer there: its stream broke, its lease ended, it was dropped, or it sent what it must not.
-// The last event of an agent.
+// The link broke; the lease runs on and with it the load.
+struct LinkDown {
+  absl::Status why;
+};
+// The same process is back within its lease: nothing was lost, nothing comes twice.
+struct LinkBack {
+  Nanos down = 0;
+  uint64_t reports = 0;  // that it has made and the controller has not received
+};
+// A process whose session had ended is back: not in the run any more, but its reports come.
+struct AgentReturned {
+  uint64_t reports = 0;
+};
+// The agent is lost: its lease ended, another process has its id, it left, was dropped, or sent what it must not. The
+// last event of a session; AgentReturned and reports may follow.
 struct AgentGone {
   absl::Status why;
 };
 
 using AgentSays = std::variant<AttachDone, PrepareDone, StartDone, FirstIo, FillReport, DetachDone, Refused,
-                               InspectDone, AgentReport, ClockNews, AgentGone>;
+                               InspectDone, AgentReport, ClockNews, LinkDown, LinkBack, AgentReturned, AgentGone>;
 
 struct AgentEvent {
   std::string agent;

@@ -177,7 +177,12 @@ absl::StatusOr<HelloInfo> DecodeHello(const v1::Hello& from) {
     }
     out.labels[label.name()] = label.value();
   }
-  if (from.has_held()) out.last_sequence = from.held().last_sequence();
+  if (from.has_held()) {
+    out.last_sequence = from.held().last_sequence();
+    out.held_epoch = from.held().controller_epoch();
+    out.held_live = from.held().live();
+    out.held_heard = from.held().heard();
+  }
   return out;
 }
 
@@ -188,7 +193,8 @@ BeatInfo DecodeBeat(const v1::Beat& from) {
           .previous_t4 = from.previous_t4(),
           .offset = from.offset_ns(),
           .error = from.error_ns(),
-          .round_trip = from.round_trip_ns()};
+          .round_trip = from.round_trip_ns(),
+          .heard = from.heard()};
 }
 
 absl::StatusOr<AgentSays> DecodeMessage(const v1::AgentMessage& message) {
@@ -211,6 +217,7 @@ absl::StatusOr<AgentSays> DecodeMessage(const v1::AgentMessage& message) {
       return Decode(message.refused());
     case v1::AgentMessage::kHello:
     case v1::AgentMessage::kBeat:
+    case v1::AgentMessage::kLeaving:
     case v1::AgentMessage::BODY_NOT_SET:
       break;
   }
@@ -248,8 +255,9 @@ absl::StatusOr<AgentReport> DecodeReport(const v1::ReportMessage& message) {
   return out;
 }
 
-v1::ControllerMessage EncodeCommand(const AgentCommand& command) {
+v1::ControllerMessage EncodeCommand(uint64_t seq, const AgentCommand& command) {
   v1::ControllerMessage out;
+  out.set_seq(seq);
   std::visit([&](const auto& c) { Encode(c, out); }, command);
   return out;
 }

@@ -14,6 +14,6 @@ BeatInfo DecodeBeat(const v1::Beat& beat);
 absl::StatusOr<AgentSays> DecodeMessage(const v1::AgentMessage& message);
 absl::StatusOr<AgentReport> DecodeReport(const v1::ReportMessage& message);
 
-v1::ControllerMessage EncodeCommand(const AgentCommand& command);
+v1::ControllerMessage EncodeCommand(uint64_t seq, const AgentCommand& command);
 
 }  // namespace muster

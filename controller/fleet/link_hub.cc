@@ -16,10 +16,21 @@ namespace {
 
 constexpr Nanos kHangUp = 500 * kMillisecond;  // for agents to end their streams after a Goodbye
 
+FleetOptions WithEpoch(FleetOptions options, uint64_t epoch) {
+  options.epoch = epoch;
+  return options;
+}
+
+absl::Status Overloaded(const char* stream) {
+  return MakeError(
+      absl::StatusCode::kResourceExhausted,
+      {.code = "CONTROLLER_OVERLOADED", .place = stream, .message = "the run loop takes no more events", .next = {}});
+}
+
 }  // namespace
 
 LinkHub::LinkHub(FleetOptions options, uint64_t epoch, const Clock& clock)
-    : clock_(clock), epoch_(epoch), fleet_(std::move(options)) {}
+    : clock_(clock), epoch_(epoch), fleet_(WithEpoch(std::move(options), epoch)) {}
 
 LinkHub::~LinkHub() = default;
 
@@ -62,47 +73,105 @@ void LinkHub::StreamDone() {
 
 LinkHub::Admitted LinkHub::OnHello(const std::shared_ptr<ControlStream>& stream, const HelloInfo& hello, Nanos now) {
   Admitted out;
-  v1::HelloReply& reply = *out.reply.mutable_hello_reply();
-  std::lock_guard lock(mutex_);
-  std::erase_if(greeting_, [&](const auto& waiting) { return waiting.expired() || waiting.lock() == stream; });
-  uint64_t seed = epoch_ + ++next_link_;
-  const uint64_t link = SplitMix64(seed) | 1;  // not to be mistaken for that of another controller
-  const absl::StatusOr<Member> member = fleet_.Admit(hello, link, now);
+  v1::HelloReply& reply = *out.messages.emplace_back().mutable_hello_reply();
   reply.set_build(fleet_.options().build);
   reply.set_controller_epoch(epoch_);
-  if (!member.ok()) {
-    ++changes_;
-    changed_.notify_all();
-    *reply.mutable_error() = ToProto(member.status());
-    return out;
+  bool collecting = false;
+  {
+    std::lock_guard lock(sink_mutex_);
+    collecting = sink_ != nullptr;
   }
-  links_[link] = {.id = link, .agent = hello.agent_id, .control = stream};
-  reply.set_api(member->api);
+  Link replaced;
+  uint64_t link = 0;
+  Welcome welcome;
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(greeting_, [&](const auto& waiting) { return waiting.expired() || waiting.lock() == stream; });
+    uint64_t seed = epoch_ + ++next_link_;
+    link = SplitMix64(seed) | 1;  // not to be mistaken for that of another controller
+    absl::StatusOr<Welcome> admitted = fleet_.Admit(hello, link, now, collecting);
+    if (!admitted.ok()) {
+      ++changes_;
+      changed_.notify_all();
+      *reply.mutable_error() = ToProto(admitted.status());
+      return out;
+    }
+    welcome = *std::move(admitted);
+    for (auto at = links_.begin(); at != links_.end();) {
+      if (at->second.agent == hello.agent_id) {
+        replaced = std::move(at->second);
+        at = links_.erase(at);
+      } else {
+        ++at;
+      }
+    }
+    links_[link] = {.id = link, .agent = hello.agent_id, .control = stream};
+  }
+  out.link = link;
+  reply.set_api(welcome.member.api);
   reply.set_link_id(link);
   reply.set_lease_ns(fleet_.options().lease);
-  out.accepted = true;
+  reply.set_last_committed(welcome.member.committed);
+  reply.set_last_received(welcome.member.last_sequence);
+  reply.set_resumed(welcome.resumed);
+  reply.set_wants_reports(welcome.wants_reports);
+  reply.set_heard(welcome.heard);
+  for (const auto& command : welcome.again) out.messages.push_back(EncodeCommand(command.seq, command.message));
+  if (welcome.ended) Deliver({.agent = hello.agent_id, .says = AgentGone{*welcome.ended}, .ticket = nullptr});
+  if (welcome.wants_reports) {
+    Deliver({.agent = hello.agent_id, .says = AgentReturned{welcome.reports}, .ticket = nullptr});
+  }
+  if (welcome.resumed) {
+    Deliver({.agent = hello.agent_id, .says = LinkBack{welcome.down, welcome.reports}, .ticket = nullptr});
+  }
+  out.replaced = std::move(replaced);
   return out;
 }
 
-void LinkHub::OnGreeted(uint64_t link) {
-  std::lock_guard lock(mutex_);
-  const auto found = links_.find(link);
-  if (found != links_.end()) found->second.greeted = true;
-  ++changes_;
-  changed_.notify_all();
+bool LinkHub::Greet(const std::shared_ptr<ControlStream>& stream, const HelloInfo& hello, Nanos now,
+                    std::atomic<uint64_t>& link) {
+  absl::Status refusal;
+  Link replaced;
+  {
+    // Commands that come while the Hello is answered follow those that are said again.
+    std::lock_guard order(order_);
+    Admitted admitted = OnHello(stream, hello, now);
+    link = admitted.link;
+    replaced = std::move(admitted.replaced);
+    if (admitted.link == 0) refusal = FromProto(admitted.messages.front().hello_reply().error());
+    for (v1::ControllerMessage& message : admitted.messages) stream->Push(std::move(message));
+    std::lock_guard lock(mutex_);
+    const auto found = links_.find(link);
+    if (found != links_.end()) found->second.greeted = true;
+    ++changes_;
+    changed_.notify_all();
+  }
+  if (replaced.control != nullptr) {
+    CloseStreams(MakeError(absl::StatusCode::kUnavailable, {.code = "LINK_REPLACED",
+                                                            .place = "agent " + hello.agent_id,
+                                                            .message = "another link has taken this one's place",
+                                                            .next = {}}),
+                 /*at_once=*/true, std::move(replaced));
+  }
+  // The refusal is in the reply; the stream then ends without an error of its own.
+  if (!refusal.ok()) stream->Close(absl::OkStatus(), /*at_once=*/false);
+  return refusal.ok();
 }
 
 void LinkHub::OnBeat(const std::string& agent, uint64_t link, const BeatInfo& beat, Nanos t2, Nanos t3,
                      std::shared_ptr<void> ticket) {
   std::vector<std::string> notes;
   ClockReading reading;
+  absl::Status heard;
   {
     std::lock_guard lock(mutex_);
-    notes = fleet_.OnBeat(agent, link, beat, t2, t3);
     const Member* member = fleet_.Find(agent);
-    if (member == nullptr) return;
+    if (member == nullptr || member->link_id != link || !member->up()) return;
+    heard = fleet_.Acknowledge(agent, link, beat.heard);
+    notes = fleet_.OnBeat(agent, link, beat, t2, t3);
     reading = member->clock;
   }
+  if (!heard.ok()) return Lost(agent, link, AtPlace(heard, "agent " + agent), /*at_once=*/false);
   Deliver({.agent = agent, .says = ClockNews{reading}, .ticket = std::move(ticket)});
   if (notes.empty()) return;
   std::lock_guard lock(sink_mutex_);
@@ -121,9 +190,51 @@ std::string LinkHub::AdoptReport(uint64_t link, const std::shared_ptr<ReportStre
   return found->second.agent;
 }
 
-void LinkHub::OnReportSequence(const std::string& agent, uint64_t sequence) {
+absl::Status LinkHub::OnSaid(const std::string& agent, uint64_t link, uint64_t seq, AgentSays says,
+                             std::shared_ptr<void> ticket) {
+  std::lock_guard order(order_);
+  absl::StatusOr<bool> fresh = false;
+  {
+    std::lock_guard lock(mutex_);
+    fresh = fleet_.Hear(agent, link, seq);
+  }
+  if (!fresh.ok()) return fresh.status();
+  if (!*fresh || Deliver({.agent = agent, .says = std::move(says), .ticket = std::move(ticket)})) {
+    return absl::OkStatus();
+  }
+  return Overloaded("Control");
+}
+
+absl::Status LinkHub::OnReport(const std::string& agent, uint64_t link, AgentReport report,
+                               std::shared_ptr<void> ticket) {
+  std::lock_guard order(order_);
+  bool current = false;
+  {
+    std::lock_guard lock(mutex_);
+    current = fleet_.OnReport(agent, link, report.sequence);
+  }
+  if (!current) {
+    return MakeError(
+        absl::StatusCode::kNotFound,
+        {.code = "LINK_REPLACED", .place = "Report", .message = "another link has taken this one's place", .next = {}});
+  }
+  const uint64_t sequence = report.sequence;
+  bool taken = true;
+  bool wanted = false;
+  {
+    std::lock_guard lock(sink_mutex_);
+    wanted = sink_ != nullptr;
+    if (wanted) taken = sink_->OnAgentEvent({.agent = agent, .says = std::move(report), .ticket = std::move(ticket)});
+  }
+  // No run is there that could want it: the agent need not keep it.
+  if (!wanted) Acknowledge(agent, sequence);
+  return taken ? absl::OkStatus() : Overloaded("Report");
+}
+
+std::pair<uint64_t, uint64_t> LinkHub::Acknowledged(const std::string& agent) {
   std::lock_guard lock(mutex_);
-  fleet_.OnReport(agent, sequence);
+  const Member* member = fleet_.Find(agent);
+  return {fleet_.HeardOf(agent), member == nullptr ? 0 : member->committed};
 }
 
 bool LinkHub::Deliver(AgentEvent event) {
@@ -131,7 +242,12 @@ bool LinkHub::Deliver(AgentEvent event) {
   return sink_ == nullptr || sink_->OnAgentEvent(std::move(event));
 }
 
-void LinkHub::Lost(uint64_t link, const absl::Status& why, bool at_once) {
+void LinkHub::CloseStreams(const absl::Status& why, bool at_once, Link link) {
+  if (link.report) link.report->Close(why, at_once);
+  if (link.control) link.control->Close(why, at_once);
+}
+
+void LinkHub::Down(uint64_t link, const absl::Status& why) {
   Link over;
   {
     std::lock_guard lock(mutex_);
@@ -139,15 +255,31 @@ void LinkHub::Lost(uint64_t link, const absl::Status& why, bool at_once) {
     if (found == links_.end()) return;
     over = std::move(found->second);
     links_.erase(found);
-    fleet_.Remove(over.agent, link);
+    fleet_.LinkDown(over.agent, link, clock_.Now());
     ++changes_;
     changed_.notify_all();
   }
-  Log(LogLevel::kDebug, "agent {} is gone: {}", over.agent, FormatError(why));
+  Log(LogLevel::kDebug, "agent {}: link down: {}", over.agent, FormatError(why));
+  Deliver({.agent = over.agent, .says = LinkDown{why}, .ticket = nullptr});
+  CloseStreams(why, /*at_once=*/true, std::move(over));
+}
+
+void LinkHub::Lost(const std::string& agent, uint64_t link, const absl::Status& why, bool at_once) {
+  Link over;
+  {
+    std::lock_guard lock(mutex_);
+    if (!fleet_.Remove(agent, link)) return;
+    if (const auto found = links_.find(link); found != links_.end()) {
+      over = std::move(found->second);
+      links_.erase(found);
+    }
+    ++changes_;
+    changed_.notify_all();
+  }
+  Log(LogLevel::kDebug, "agent {} is gone: {}", agent, FormatError(why));
   // A full sink only loses that an agent is gone; whoever waits for it has a deadline.
-  Deliver({.agent = over.agent, .says = AgentGone{why}, .ticket = nullptr});
-  if (over.report) over.report->Close(why, at_once);
-  over.control->Close(why, at_once);
+  Deliver({.agent = agent, .says = AgentGone{why}, .ticket = nullptr});
+  CloseStreams(why, at_once, std::move(over));
 }
 
 std::vector<Member> LinkHub::Members() {
@@ -193,15 +325,33 @@ std::shared_ptr<ReportStream> LinkHub::ReportOf(const std::string& agent) {
 }
 
 void LinkHub::Send(const std::string& agent, AgentCommand command) {
-  const auto control = ControlOf(agent);
-  if (control == nullptr || control->Push(EncodeCommand(command))) return;
-  Drop(agent,
+  absl::StatusOr<uint64_t> seq = uint64_t{0};
+  std::shared_ptr<ControlStream> control;
+  bool pushed = true;
+  {
+    std::lock_guard order(order_);
+    {
+      std::lock_guard lock(mutex_);
+      seq = fleet_.Command(agent, command);
+    }
+    control = ControlOf(agent);
+    // Without a link it is kept and said over the next one.
+    if (seq.ok() && control != nullptr) pushed = control->Push(EncodeCommand(*seq, command));
+  }
+  if (GetErrorInfo(seq.status()).code == "CONTROL_LOG_FULL")
+    return Drop(agent, AtPlace(seq.status(), "agent " + agent));
+  if (pushed) return;
+  Down(LinkOf(agent),
        MakeError(
            absl::StatusCode::kUnavailable,
            {.code = "LINK_STUCK", .place = "agent " + agent, .message = "the agent takes no commands", .next = {}}));
 }
 
 void LinkHub::Acknowledge(const std::string& agent, uint64_t sequence) {
+  {
+    std::lock_guard lock(mutex_);
+    fleet_.OnCommitted(agent, sequence);
+  }
   const auto report = ReportOf(agent);
   if (report == nullptr) return;
   v1::ReportAck ack;
@@ -213,11 +363,11 @@ void LinkHub::Acknowledge(const std::string& agent, uint64_t sequence) {
 void LinkHub::RefuseReports(const std::string& agent, const absl::Status& why) {
   const uint64_t link = LinkOf(agent);
   if (const auto report = ReportOf(agent)) report->Refuse(why);
-  Lost(link, why, /*at_once=*/false);
+  Lost(agent, link, why, /*at_once=*/false);
 }
 
 void LinkHub::Drop(const std::string& agent, const absl::Status& why) {
-  Lost(LinkOf(agent), why, /*at_once=*/true);
+  Lost(agent, LinkOf(agent), why, /*at_once=*/true);
 }
 
 void LinkHub::CheckLeases() {

@@ -1,6 +1,7 @@
 #pragma once
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -21,8 +22,10 @@ class ReportStream;
 // All links of the controller: admits agents, answers Beats at once in gRPC's threads, hands everything else to the
 // sink. Thread-safe; no method blocks but the Waits. It must outlive the gRPC server.
 //
-// An agent is lost the moment one of its two streams breaks: reconnecting is not part of this release.
-// Locks: never calls a stream or the sink with its own mutex held.
+// A broken link is no lost agent: the session goes on until its lease ends, and a link of the same process takes it up
+// (Fleet). What is numbered is numbered, and handed on, under `order_`, which makes "once and in order" hold across the
+// links of an agent; it is taken before `mutex_` and before the sink's, never after them.
+// Locks: never calls a stream or the sink with `mutex_` held.
 class LinkHub final : public AgentGateway {
  public:
   LinkHub(FleetOptions options, uint64_t epoch, const Clock& clock);
@@ -58,21 +61,32 @@ class LinkHub final : public AgentGateway {
 
   // From the streams.
   struct Admitted {
-    v1::ControllerMessage reply;
-    bool accepted = false;
+    std::vector<v1::ControllerMessage> messages;  // HelloReply, and the commands that are said again
+    uint64_t link = 0;                            // 0: refused
+    Link replaced;
   };
   Admitted OnHello(const std::shared_ptr<ControlStream>& stream, const HelloInfo& hello, Nanos now);
-  void OnGreeted(uint64_t link);
+  // Answers Hello; sets `link` when the agent is admitted.
+  bool Greet(const std::shared_ptr<ControlStream>& stream, const HelloInfo& hello, Nanos now,
+             std::atomic<uint64_t>& link);
   void OnBeat(const std::string& agent, uint64_t link, const BeatInfo& beat, Nanos t2, Nanos t3,
               std::shared_ptr<void> ticket);
   // The agent whose link that is; empty: no such link, or it has a Report stream already.
   // Over mutual TLS a Report stream may only belong to the agent its certificate names.
   std::string AdoptReport(uint64_t link, const std::shared_ptr<ReportStream>& stream, const CallPeer& peer);
-  void OnReportSequence(const std::string& agent, uint64_t sequence);
+  // A numbered message, or a report; handed to the sink once. LINK_REPLACED, CONTROL_GAP, CONTROLLER_OVERLOADED.
+  absl::Status OnSaid(const std::string& agent, uint64_t link, uint64_t seq, AgentSays says,
+                      std::shared_ptr<void> ticket);
+  absl::Status OnReport(const std::string& agent, uint64_t link, AgentReport report, std::shared_ptr<void> ticket);
+  // What a Beat's answer acknowledges: the number of the last message heard, and of the last report committed.
+  std::pair<uint64_t, uint64_t> Acknowledged(const std::string& agent);
   // False: the sink is full.
   bool Deliver(AgentEvent event);
-  // The link is over; tells the sink once. Both streams are closed, at once or after what is queued.
-  void Lost(uint64_t link, const absl::Status& why, bool at_once);
+  // The link is over, the session is not; tells the sink once. Both streams are closed.
+  void Down(uint64_t link, const absl::Status& why);
+  // The session is over; tells the sink once. Both streams are closed, at once or after what is queued.
+  void Lost(const std::string& agent, uint64_t link, const absl::Status& why, bool at_once);
+  void CloseStreams(const absl::Status& why, bool at_once, Link link);
   void StreamDone();
 
   std::shared_ptr<ControlStream> ControlOf(const std::string& agent);
@@ -90,6 +104,7 @@ class LinkHub final : public AgentGateway {
   uint64_t changes_ = 0;
   size_t streams_ = 0;  // not yet done
   bool closed_ = false;
+  std::recursive_mutex order_;
   std::mutex sink_mutex_;  // held while the sink is called
   AgentSink* sink_ = nullptr;
 };

@@ -30,6 +30,13 @@ absl::Status CheckCertified(const CallPeer& peer, const std::string& agent) {
                     .next = "Leave --id out, or use the certificate made for it."});
 }
 
+absl::Status Broken(const std::string& agent, const char* stream) {
+  return MakeError(absl::StatusCode::kUnavailable, {.code = "LINK_BROKEN",
+                                                    .place = "agent " + agent,
+                                                    .message = fmt::format("its connection has ended ({})", stream),
+                                                    .next = "Look at the agent's log and whether it still runs."});
+}
+
 }  // namespace
 
 // ---- Control
@@ -45,7 +52,7 @@ std::shared_ptr<void> ControlStream::TakeTicket() {
 
 void ControlStream::Fail(const absl::Status& why) {
   if (link_ != 0) {
-    hub_.Lost(link_, AtPlace(why, "agent " + agent_), /*at_once=*/false);
+    hub_.Lost(agent_, link_, AtPlace(why, "agent " + agent_), /*at_once=*/false);
   } else {
     Close(why, /*at_once=*/false);
   }
@@ -68,15 +75,7 @@ bool ControlStream::Greet(const v1::AgentMessage& message, Nanos received) {
   }
   hello->insecure_tcp = peer_.insecure_tcp();
   agent_ = hello->agent_id;
-  auto self = std::static_pointer_cast<ControlStream>(shared_from_this());
-  LinkHub::Admitted admitted = hub_.OnHello(self, *hello, received);
-  const absl::Status refusal = admitted.accepted ? absl::OkStatus() : FromProto(admitted.reply.hello_reply().error());
-  if (admitted.accepted) link_ = admitted.reply.hello_reply().link_id();
-  Push(std::move(admitted.reply));
-  if (link_ != 0) hub_.OnGreeted(link_);
-  // The refusal is in the reply; the stream then ends without an error of its own.
-  if (!refusal.ok()) Close(absl::OkStatus(), /*at_once=*/false);
-  return refusal.ok();
+  return hub_.Greet(std::static_pointer_cast<ControlStream>(shared_from_this()), *hello, received, link_);
 }
 
 void ControlStream::OnMessage(const v1::AgentMessage& message, Nanos received) {
@@ -93,32 +92,51 @@ void ControlStream::OnMessage(const v1::AgentMessage& message, Nanos received) {
                            .message = fmt::format("more than {} messages wait to be processed", kMaxControlTickets),
                            .next = {}}));
   }
+  if (message.has_leaving()) {
+    const absl::Status why = message.leaving().has_error() ? FromProto(message.leaving().error()) : absl::OkStatus();
+    return hub_.Lost(
+        agent_, link_,
+        MakeError(absl::StatusCode::kUnavailable, {.code = "AGENT_LEFT",
+                                                   .place = "agent " + agent_,
+                                                   .message = "it has ended its session: " + FormatError(why),
+                                                   .next = "Look at the agent's log."}),
+        /*at_once=*/false);
+  }
   if (message.has_beat()) {
-    const BeatInfo beat = DecodeBeat(message.beat());
-    v1::ControllerMessage reply;
-    reply.mutable_beat_reply()->set_seq(beat.seq);
-    reply.mutable_beat_reply()->set_t1(beat.t1);
-    reply.mutable_beat_reply()->set_t2(received);
-    const Nanos t3 = SteadyClock::Get().Now();
-    reply.mutable_beat_reply()->set_t3(t3);
-    const bool sent = Push(std::move(reply));
-    hub_.OnBeat(agent_, link_, beat, received, t3, std::move(ticket));
-    if (!sent) {
-      return Fail(
-          MakeError(absl::StatusCode::kUnavailable,
-                    {.code = "LINK_STUCK", .place = "Control", .message = "the agent takes no answers", .next = {}}));
-    }
+    if (!Answer(DecodeBeat(message.beat()), received, std::move(ticket))) return;
   } else {
     absl::StatusOr<AgentSays> says = DecodeMessage(message);
     if (!says.ok()) return Fail(says.status());
-    if (!hub_.Deliver({.agent = agent_, .says = std::move(*says), .ticket = std::move(ticket)})) {
-      return Fail(MakeError(absl::StatusCode::kResourceExhausted, {.code = "CONTROLLER_OVERLOADED",
-                                                                   .place = "Control",
-                                                                   .message = "the run loop takes no more events",
-                                                                   .next = {}}));
-    }
+    const absl::Status taken = hub_.OnSaid(agent_, link_, message.seq(), std::move(*says), std::move(ticket));
+    const std::string code = GetErrorInfo(taken).code;
+    if (code == "LINK_REPLACED") return;
+    if (code == "CONTROL_GAP") return hub_.Down(link_, AtPlace(taken, "agent " + agent_));
+    if (!taken.ok()) return Fail(taken);
   }
   Read();
+}
+
+// False: the link is down.
+bool ControlStream::Answer(const BeatInfo& beat, Nanos received, std::shared_ptr<void> ticket) {
+  v1::ControllerMessage message;
+  v1::BeatReply& reply = *message.mutable_beat_reply();
+  reply.set_seq(beat.seq);
+  reply.set_t1(beat.t1);
+  reply.set_t2(received);
+  const auto [heard, committed] = hub_.Acknowledged(agent_);
+  reply.set_heard(heard);
+  reply.set_committed(committed);
+  const Nanos t3 = SteadyClock::Get().Now();
+  reply.set_t3(t3);
+  const bool sent = Push(std::move(message));
+  hub_.OnBeat(agent_, link_, beat, received, t3, std::move(ticket));
+  if (!sent) {
+    hub_.Down(link_, MakeError(absl::StatusCode::kUnavailable, {.code = "LINK_STUCK",
+                                                                .place = "agent " + agent_,
+                                                                .message = "the agent takes no answers",
+                                                                .next = {}}));
+  }
+  return sent;
 }
 
 void ControlStream::OnOver() {
@@ -130,12 +148,7 @@ void ControlStream::OnOver() {
     }
     return;
   }
-  hub_.Lost(link_,
-            MakeError(absl::StatusCode::kUnavailable, {.code = "LINK_BROKEN",
-                                                       .place = "agent " + agent_,
-                                                       .message = "its connection has ended (Control)",
-                                                       .next = "Look at the agent's log and whether it still runs."}),
-            /*at_once=*/true);
+  hub_.Down(link_, Broken(agent_, "Control"));
 }
 
 // ---- Report
@@ -168,7 +181,7 @@ void ReportStream::Refuse(const absl::Status& why) {
 
 void ReportStream::Fail(const absl::Status& why) {
   Refuse(why);
-  if (link_ != 0) hub_.Lost(link_, AtPlace(why, "agent " + agent_), /*at_once=*/false);
+  if (link_ != 0) hub_.Lost(agent_, link_, AtPlace(why, "agent " + agent_), /*at_once=*/false);
 }
 
 void ReportStream::OnMessage(const v1::ReportMessage& message, Nanos) {
@@ -189,12 +202,9 @@ void ReportStream::OnMessage(const v1::ReportMessage& message, Nanos) {
   absl::StatusOr<AgentReport> report = DecodeReport(message);
   if (!report.ok()) return Fail(AtPlace(report.status(), fmt::format("report {}", message.sequence())));
   report->bytes = message.SerializeAsString();
-  hub_.OnReportSequence(agent_, report->sequence);
-  if (!hub_.Deliver({.agent = agent_, .says = std::move(*report), .ticket = TakeTicket()})) {
-    return Fail(MakeError(absl::StatusCode::kResourceExhausted, {.code = "CONTROLLER_OVERLOADED",
-                                                                 .place = "Report",
-                                                                 .message = "the run loop takes no more events",
-                                                                 .next = {}}));
+  if (absl::Status taken = hub_.OnReport(agent_, link_, std::move(*report), TakeTicket()); !taken.ok()) {
+    if (GetErrorInfo(taken).code == "LINK_REPLACED") return;
+    return Fail(taken);
   }
   {
     std::lock_guard lock(window_);
@@ -208,12 +218,7 @@ void ReportStream::OnMessage(const v1::ReportMessage& message, Nanos) {
 
 void ReportStream::OnOver() {
   if (link_ == 0) return;
-  hub_.Lost(link_,
-            MakeError(absl::StatusCode::kUnavailable, {.code = "LINK_BROKEN",
-                                                       .place = "agent " + agent_,
-                                                       .message = "its connection has ended (Report)",
-                                                       .next = "Look at the agent's log and whether it still runs."}),
-            /*at_once=*/true);
+  hub_.Down(link_, Broken(agent_, "Report"));
 }
 
 }  // namespace muster

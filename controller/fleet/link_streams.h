@@ -20,6 +20,7 @@ class ControlStream final : public LinkStream<v1::AgentMessage, v1::ControllerMe
   void OnMessage(const v1::AgentMessage& message, Nanos received) override;
   void OnOver() override;
   bool Greet(const v1::AgentMessage& message, Nanos received);
+  bool Answer(const BeatInfo& beat, Nanos received, std::shared_ptr<void> ticket);
   void Fail(const absl::Status& why);
   std::shared_ptr<void> TakeTicket();
 

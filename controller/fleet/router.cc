@@ -75,11 +75,15 @@ bool AgentRouter::OnAgentEvent(AgentEvent event) {
   {
     std::lock_guard lock(mutex_);
     const auto found = routes_.find(event.agent);
-    if (found == routes_.end()) return true;
-    route = found->second;
+    if (found != routes_.end()) route = found->second;
   }
-  std::lock_guard lock(route->mutex);
-  return route->sink == nullptr || route->sink->OnAgentEvent(std::move(event));
+  if (route != nullptr) {
+    std::lock_guard lock(route->mutex);
+    if (route->sink != nullptr) return route->sink->OnAgentEvent(std::move(event));
+  }
+  // Nobody will commit it: the agent need not keep it.
+  if (const auto* report = std::get_if<AgentReport>(&event.says)) hub_.Acknowledge(event.agent, report->sequence);
+  return true;
 }
 
 void AgentRouter::OnFleetNote(const std::string& text) {

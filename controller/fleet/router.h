@@ -24,7 +24,7 @@ class AgentRouter final : public AgentSink {
   // gateway frees its agents.
   std::unique_ptr<AgentGateway> Open(const std::vector<std::string>& agents);
 
-  // What agents say that no run has is nobody's business and is dropped.
+  // What agents say that no run has is nobody's business: dropped, reports acknowledged, so that they need not be kept.
   bool OnAgentEvent(AgentEvent event) override;
   // Goes to every run.
   void OnFleetNote(const std::string& text) override;

@@ -24,6 +24,7 @@ class FillPhase final : public IoPhase {
   absl::Status OnInterval(RunContext&, Part&, const IntervalDelta&) override { return absl::OkStatus(); }
   absl::Status OnHeld(Part&, const HeldHistograms&) override { return absl::OkStatus(); }
   absl::Status OnTotals(RunContext& ctx, Part& part, const PhaseEnded& ended) override;
+  absl::Status OnLateTotals(Part&, const PhaseEnded&) override { return absl::OkStatus(); }
   void OnGivenUp(Part&) override {}
   void OnFillReport(RunContext& ctx, Part& part, const FillReport& progress) override;
   Nanos RunDeadline(const RunContext& ctx, const Part& part) const override;

@@ -265,6 +265,14 @@ absl::Status IoPhase::OnReport(RunContext& ctx, FleetAgent& agent, const AgentRe
       ctx.Complain(fmt::format("agent {}: report for {} is stale, not merged", agent.id, KeyText(report.key)));
     return absl::OkStatus();
   }
+  // It refused a command because it had ended by itself: how is said on this stream, after that on the other.
+  if (part->stage == Stage::kFailed && !part->ended) {
+    const auto* ended = std::get_if<PhaseEnded>(&report.body);
+    if (ended == nullptr) return MergeLate(ctx, *part, report);
+    part->ended = *ended;
+    (void)MergeLate(ctx, *part, report);  // totals that cannot be used are as good as none here
+    return absl::OkStatus();
+  }
   if (part->over()) {
     return MakeError(absl::StatusCode::kFailedPrecondition,
                      {.code = "REPORT_AFTER_END",
@@ -296,6 +304,24 @@ absl::Status IoPhase::OnReport(RunContext& ctx, FleetAgent& agent, const AgentRe
   }
   Advance(ctx);
   return absl::OkStatus();
+}
+
+absl::Status IoPhase::OnLateReport(RunContext& ctx, FleetAgent& agent, const AgentReport& report) {
+  Part* part = Find(agent);
+  if (report.key != key_ || part == nullptr || part->stage != Stage::kLost) {
+    return absl::FailedPreconditionError("it belongs to another phase");
+  }
+  return MergeLate(ctx, *part, report);
+}
+
+// Figures alone: it decides nothing any more.
+absl::Status IoPhase::MergeLate(RunContext& ctx, Part& part, const AgentReport& report) {
+  if (const auto* delta = std::get_if<IntervalDelta>(&report.body)) return OnInterval(ctx, part, *delta);
+  if (const auto* held = std::get_if<HeldHistograms>(&report.body)) return OnHeld(part, *held);
+  const auto& ended = std::get<PhaseEnded>(report.body);
+  const std::string code = GetErrorInfo(ended.status).code;
+  if (code == "REPORT_LOG_FULL" || code == "REPORTS_LOST") return ended.status;  // its totals are of more than came
+  return OnLateTotals(part, ended);
 }
 
 void IoPhase::Advance(RunContext& ctx) {

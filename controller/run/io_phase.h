@@ -25,6 +25,7 @@ class IoPhase : public Phase {
   void Begin(RunContext& ctx) override;
   void OnMessage(RunContext& ctx, FleetAgent& agent, const AgentSays& says) override;
   absl::Status OnReport(RunContext& ctx, FleetAgent& agent, const AgentReport& report) override;
+  absl::Status OnLateReport(RunContext& ctx, FleetAgent& agent, const AgentReport& report) override;
   void OnLost(RunContext& ctx, FleetAgent& agent) override;
   void OnCancel(RunContext& ctx, int level) override;
   void OnStoreFailed(RunContext& ctx) override;
@@ -74,7 +75,8 @@ class IoPhase : public Phase {
   virtual absl::Status OnInterval(RunContext& ctx, Part& part, const IntervalDelta& delta) = 0;
   virtual absl::Status OnHeld(Part& part, const HeldHistograms& held) = 0;
   virtual absl::Status OnTotals(RunContext& ctx, Part& part, const PhaseEnded& ended) = 0;
-  virtual void OnGivenUp(Part& part) = 0;  // the agent delivers nothing more
+  virtual absl::Status OnLateTotals(Part& part, const PhaseEnded& ended) = 0;  // of an agent that is lost
+  virtual void OnGivenUp(Part& part) = 0;                                      // the agent delivers nothing more
   virtual void OnFillReport(RunContext& ctx, Part& part, const FillReport& progress) = 0;
   // While it runs: the next instant at which CheckRunning has something to decide of this agent.
   virtual Nanos RunDeadline(const RunContext& ctx, const Part& part) const = 0;
@@ -103,6 +105,7 @@ class IoPhase : public Phase {
 
  private:
   Part* Find(const FleetAgent& agent);
+  absl::Status MergeLate(RunContext& ctx, Part& part, const AgentReport& report);
   void Ask(RunContext& ctx);
   void Arm(RunContext& ctx);
   void Undo(RunContext& ctx);

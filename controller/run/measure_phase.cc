@@ -105,6 +105,10 @@ absl::Status MeasurePhase::OnTotals(RunContext& ctx, Part& part, const PhaseEnde
   return absl::OkStatus();
 }
 
+absl::Status MeasurePhase::OnLateTotals(Part& part, const PhaseEnded& ended) {
+  return aggregator_->AddTotals(part.agent->id, ended.totals);
+}
+
 void MeasurePhase::OnGivenUp(Part& part) {
   aggregator_->Lose(part.agent->id);
 }

@@ -24,6 +24,7 @@ class MeasurePhase final : public IoPhase {
   absl::Status OnInterval(RunContext& ctx, Part& part, const IntervalDelta& delta) override;
   absl::Status OnHeld(Part& part, const HeldHistograms& held) override;
   absl::Status OnTotals(RunContext& ctx, Part& part, const PhaseEnded& ended) override;
+  absl::Status OnLateTotals(Part& part, const PhaseEnded& ended) override;
   void OnGivenUp(Part& part) override;
   void OnFillReport(RunContext&, Part&, const FillReport&) override {}
   Nanos RunDeadline(const RunContext& ctx, const Part& part) const override;

@@ -16,6 +16,10 @@ class Phase {
   virtual void OnMessage(RunContext& ctx, FleetAgent& agent, const AgentSays& says) = 0;
   // A report in sequence. Not OK: it cannot be used; it is refused and the agent given up.
   virtual absl::Status OnReport(RunContext& ctx, FleetAgent& agent, const AgentReport& report) = 0;
+  // The same of an agent that is lost: merged if it still can be. Not OK: it is dropped, and all that follow.
+  virtual absl::Status OnLateReport(RunContext&, FleetAgent&, const AgentReport&) {
+    return absl::FailedPreconditionError("there is nothing that it could be merged into");
+  }
   // The agent has been marked lost already.
   virtual void OnLost(RunContext& ctx, FleetAgent& agent) = 0;
   virtual void OnCancel(RunContext& ctx, int level) = 0;

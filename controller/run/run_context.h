@@ -13,9 +13,14 @@ struct FleetAgent {
   std::string id, host_id, hostname;
   bool live = true;
   absl::Status lost;           // why, when not live
+  bool unusable = false;       // what it reported could not be merged: nothing further is
+  Nanos down_since = kNever;   // its link is down, its lease runs
+  uint64_t reconnects = 0;     // links that took up its session again
+  Nanos down = 0;              // time without a link, of those
   uint64_t last_sequence = 0;  // of the last report accepted
   uint64_t asked_commit = 0;   // handed to the store
   uint64_t committed = 0;      // reported back by the store
+  uint64_t dropped = 0;        // received last, and not for the store
   ClockReading clock;
   bool attached = false;       // an Attach was sent: a Detach is owed
   std::set<std::string> owns;  // directories whose files this agent makes, and removes at Detach

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "common/base/units.h"
 #include "controller/run/attach_phase.h"
 #include "controller/run/detach_phase.h"
 
@@ -74,9 +75,26 @@ Nanos RunMachine::Deadline() const {
 
 void RunMachine::OnAgent(const AgentEvent& event) {
   FleetAgent* agent = ctx_.Find(event.agent);
-  // Nobody joins a run; what a lost agent still says is not heard.
-  if (agent == nullptr || !agent->live) return;
-  if (const auto* gone = std::get_if<AgentGone>(&event.says)) {
+  if (agent == nullptr) return;
+  if (!agent->live) {
+    // Nobody joins a run, and a lost agent does not come back into it; what it had measured is taken all the same.
+    if (const auto* report = std::get_if<AgentReport>(&event.says)) OnLateReport(*agent, *report);
+    if (const auto* back = std::get_if<AgentReturned>(&event.says)) {
+      ctx_.Complain(fmt::format("agent {}: there again, no longer part of the run; {} reports are taken over",
+                                agent->id, back->reports));
+    }
+    return;
+  }
+  if (const auto* down = std::get_if<LinkDown>(&event.says)) {
+    agent->down_since = ctx_.now;
+    ctx_.Complain(fmt::format("agent {}: link down: {}", agent->id, FormatError(down->why)));
+  } else if (const auto* back = std::get_if<LinkBack>(&event.says)) {
+    ++agent->reconnects;
+    agent->down += back->down;
+    agent->down_since = kNever;
+    ctx_.Complain(fmt::format("agent {}: back after {}, {} reports resumed", agent->id,
+                              FormatLatency(static_cast<double>(back->down)), back->reports));
+  } else if (const auto* gone = std::get_if<AgentGone>(&event.says)) {
     ctx_.Lose(*agent, gone->why, /*drop=*/false);
     OnLost(*agent);
   } else if (const auto* clock = std::get_if<ClockNews>(&event.says)) {
@@ -88,55 +106,8 @@ void RunMachine::OnAgent(const AgentEvent& event) {
   }
 }
 
-void RunMachine::OnReport(FleetAgent& agent, const AgentReport& report) {
-  if (report.sequence <= agent.last_sequence) {
-    ctx_.Complain(fmt::format("agent {}: report {} of {} rejected, it has been here", agent.id, report.sequence,
-                              KeyText(report.key)));
-    return;
-  }
-  absl::Status status;
-  if (report.sequence != agent.last_sequence + 1) {
-    status = MakeError(absl::StatusCode::kDataLoss,
-                       {.code = "REPORT_OUT_OF_ORDER",
-                        .place = "agent " + agent.id,
-                        .message = fmt::format("report {} came after report {}", report.sequence, agent.last_sequence),
-                        .next = "A report is missing; what follows cannot be trusted."});
-  } else if (report.key.run != ctx_.options.run_id) {
-    agent.last_sequence = report.sequence;
-    ctx_.Complain(
-        fmt::format("agent {}: report {} of run {} is stale, not kept", agent.id, report.sequence, report.key.run));
-    return;
-  } else if (phase_ && !phase_->done()) {
-    // Owed to the store from here on: the phase must not take itself for committed with its last report.
-    agent.asked_commit = report.sequence;
-    status = phase_->OnReport(ctx_, agent, report);
-  }
-  if (!status.ok()) {
-    agent.asked_commit = agent.last_sequence;
-    status = AtPlace(status, fmt::format("agent {} report {}", agent.id, report.sequence));
-    ctx_.actions.emplace_back(RefuseReportsAction{agent.id, status});
-    ctx_.Lose(agent, std::move(status), /*drop=*/false);
-    OnLost(agent);
-    return;
-  }
-  agent.last_sequence = agent.asked_commit = report.sequence;
-  if (!ctx_.store_ok()) return;  // received, never acknowledged
-  ctx_.store_waiting_since = std::min(ctx_.store_waiting_since, ctx_.now);
-  ctx_.actions.emplace_back(
-      CommitReportAction{{.agent = agent.id, .sequence = report.sequence, .key = report.key, .bytes = report.bytes}});
-}
-
 void RunMachine::OnLost(FleetAgent& agent) {
   if (phase_ && !phase_->done()) phase_->OnLost(ctx_, agent);
-}
-
-void RunMachine::OnCommitted(const ReportsCommitted& committed) {
-  FleetAgent* agent = ctx_.Find(committed.agent);
-  if (agent == nullptr || committed.sequence <= agent->committed) return;
-  agent->committed = committed.sequence;
-  // Oldest first: what is still open is younger than what has just been committed.
-  ctx_.store_waiting_since = ctx_.AllCommitted() ? kNever : ctx_.now;
-  if (agent->live) ctx_.actions.emplace_back(AcknowledgeAction{agent->id, committed.sequence});
 }
 
 void RunMachine::OnStoreFailed(const absl::Status& why) {
@@ -248,6 +219,9 @@ void RunMachine::BeginFill() {
 }
 
 void RunMachine::BeginMeasure() {
+  for (const FleetAgent& agent : ctx_.agents) {
+    links_before_[agent.id] = {.agent = agent.id, .reconnects = agent.reconnects, .down = agent.down};
+  }
   auto measure = std::make_unique<MeasurePhase>(step(), result_.facts);
   measure_ = measure.get();
   Enter(State::kMeasure, PhaseKind::kMeasure, std::move(measure),
@@ -289,6 +263,7 @@ void RunMachine::PhaseOver() {
     result_.start_skew = measure_->StartSkew();
     result_.clock_error = measure_->ClockError();
     result_.figures = measure_->Seal(ctx_);
+    NoteLinks();
     if (measure_->started() || phase->cause() == EndCause::kNone || result_.figures.intervals > 0) {
       result_.checks = ctx_.options.judge(result_.figures, ctx_.plan.op_timeout);
     } else {

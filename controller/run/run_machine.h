@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -38,6 +39,10 @@ class RunMachine {
 
   void OnAgent(const AgentEvent& event);
   void OnReport(FleetAgent& agent, const AgentReport& report);
+  void OnLateReport(FleetAgent& agent, const AgentReport& report);
+  void Keep(FleetAgent& agent, const AgentReport& report);
+  void Dropped(FleetAgent& agent, uint64_t sequence);
+  void NoteLinks();
   void OnLost(FleetAgent& agent);
   void OnCommitted(const ReportsCommitted& committed);
   void OnStoreFailed(const absl::Status& why);
@@ -70,7 +75,8 @@ class RunMachine {
   MeasurePhase* measure_ = nullptr;  // phase_, while measuring
   FillPhase* fill_ = nullptr;        // phase_, while filling
   std::set<std::string> attached_;
-  StepResult result_;  // of the step at hand
+  std::map<std::string, LinkTotals> links_before_;  // of all agents, when the measure phase began
+  StepResult result_;                               // of the step at hand
   std::shared_ptr<const StepResult> sealing_;
   bool detached_ = false;
   bool next_ = false;   // a step was sealed: go on with the next

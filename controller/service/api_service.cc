@@ -30,6 +30,7 @@ absl::StatusOr<Submission> ReadSubmission(const v1::SubmitRunRequest& request) {
   out.match.insert(campaign.message.initiators().match().begin(), campaign.message.initiators().match().end());
   out.agents = request.agents();
   out.campaign_text = request.campaign_text();
+  out.target_places = campaign.TargetPlaces();
   out.keep_raw = request.keep_raw();
   for (const v1::ResolvedSecret& secret : request.secrets()) {
     for (Target& target : out.plan.targets) {

@@ -291,6 +291,8 @@ void RunBook::Execute(const RunPointer& run, std::vector<std::string> agents) {
   options.runs_dir = options_.runs_dir;
   options.keep_raw = run->submission.keep_raw;
   options.deadlines = options_.deadlines;
+  options.lease = options_.lease;
+  options.target_places = run->submission.target_places;
   options.header = {.id = run->id,
                     .campaign_name = run->submission.plan.name,
                     .campaign_text = run->submission.campaign_text,

@@ -21,6 +21,7 @@ struct Submission {
   Labels match;
   uint32_t agents = 0;  // RunNeeds::agents
   std::string campaign_text;
+  std::map<std::string, std::string> target_places;  // RunOptions::target_places
   bool keep_raw = false;
 };
 
@@ -34,6 +35,7 @@ class RunBook {
     std::string build;
     QueueLimits queue;
     RunDeadlines deadlines;
+    Nanos lease = 10 * kSecond;
   };
   // The hub outlives the book.
   RunBook(Options options, AgentGateway& hub, const Clock& clock);

@@ -171,11 +171,43 @@ Check Connections(const StepFigures& figures) {
                           FormatLatency(static_cast<double>(down)), fmt::join(whose, ", ")));
 }
 
+// Nothing is missing after a reconnect or in coarse reports; but who reads figures should know that the network or the
+// store was not up to it.
+Check Links(const StepFigures& figures) {
+  uint64_t reconnects = 0;
+  uint64_t coarse = 0;
+  Nanos down = 0;
+  std::vector<std::string> whose;
+  for (const LinkTotals& link : figures.links) {
+    reconnects += link.reconnects;
+    coarse += link.coarse_deltas;
+    down += link.down;
+    if (link.reconnects + link.coarse_deltas == 0 || whose.size() >= kNamed) continue;
+    whose.push_back(fmt::format("{}: {} reconnects, down {}, {} coarse interval reports", link.agent, link.reconnects,
+                                FormatLatency(static_cast<double>(link.down)), link.coarse_deltas));
+  }
+  if (reconnects + coarse != 0) {
+    return Make("links", CheckOutcome::kWarn,
+                fmt::format("{} reconnects, down {} in all, {} coarse interval reports: {}", reconnects,
+                            FormatLatency(static_cast<double>(down)), coarse, fmt::join(whose, "; ")));
+  }
+  if (figures.links.empty() || NothingDelivered(figures)) {
+    return Make("links", CheckOutcome::kNotEvaluated, "no initiator delivered an interval");
+  }
+  if (!figures.lost_agents.empty()) {
+    return Make("links", CheckOutcome::kNotEvaluated,
+                fmt::format("no reconnect; these agents were lost: {}", Lost(figures)));
+  }
+  return Make("links", CheckOutcome::kPass,
+              fmt::format("{} agents, no reconnect, every interval reported whole", figures.links.size()));
+}
+
 }  // namespace
 
 std::vector<Check> Evaluate(const StepFigures& figures, Nanos op_timeout) {
-  std::vector<Check> checks = {Sums(figures), Coverage(figures), Errors(figures), Intervals(figures),
-                               OperationAge(figures, op_timeout)};
+  std::vector<Check> checks = {
+      Sums(figures), Coverage(figures), Errors(figures), Intervals(figures), OperationAge(figures, op_timeout),
+      Links(figures)};
   if (!figures.connections.empty()) checks.push_back(Connections(figures));
   return checks;
 }

@@ -5,7 +5,8 @@
 
 namespace muster {
 
-// The checks of this release: sums, coverage, errors, intervals, operation_age. Any failing one makes the step INVALID.
+// The checks of this release: sums, coverage, errors, intervals, operation_age, links. Any failing one makes the step
+// INVALID.
 // `op_timeout` is the limit for operation_age.
 std::vector<Check> Evaluate(const StepFigures& figures, Nanos op_timeout);
 bool AnyFailed(const std::vector<Check>& checks);

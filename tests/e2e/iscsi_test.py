@@ -8,7 +8,8 @@ from tgtd import IQN, MIB, Tgtd, campaign, check_sums, disk, kind, outcomes, pie
 
 NAME = "iqn.2026-11.net.muster:initiator-"
 SECRET = "correct-horse-7142"
-ALL_PASS = {"sums": "pass", "coverage": "pass", "errors": "pass", "intervals": "pass", "operation_age": "pass", "connections": "pass"}
+ALL_PASS = {"sums": "pass", "coverage": "pass", "errors": "pass", "intervals": "pass", "operation_age": "pass", "links": "pass",
+            "connections": "pass"}
 
 
 def measured_beside(process, look, every=False):

@@ -41,7 +41,7 @@ def test_three_agents_on_files(place):
     for step, initiators in zip(steps, (1, 3)):
         assert step["outcome"] == "VALID", step
         assert {c["name"]: c["outcome"] for c in step["checks"]} == {
-            "sums": "pass", "coverage": "pass", "errors": "pass", "intervals": "pass", "operation_age": "pass"}, step["checks"]
+            "sums": "pass", "coverage": "pass", "errors": "pass", "intervals": "pass", "operation_age": "pass", "links": "pass"}, step["checks"]
         assert len(step["initiators"]) == initiators
         every, reads, writes = fleet(step), fleet(step, "read"), fleet(step, "write")
         assert every["completed"] == reads["completed"] + writes["completed"] > 100
@@ -242,7 +242,7 @@ def test_completion_and_help(place):
     assert {"list", "show", "export"} <= set(words.split()), words
     assert "flush_every" in muster("help", "campaign").out
     assert muster("--help").code == 0
-    assert muster("version", "--json").events()[0]["api_min"] == 2
+    assert muster("version", "--json").events()[0]["api_min"] == 3
 
 
 def test_wrong_usage_is_a_typed_error(place):

@@ -27,6 +27,9 @@ std::string Of(const AgentSays& says) {
                          delta == nullptr ? "ended" : fmt::format("interval {}", delta->interval));
     }
     std::string operator()(const ClockNews&) { return {}; }
+    std::string operator()(const LinkDown&) { return "LinkDown"; }
+    std::string operator()(const LinkBack& m) { return fmt::format("LinkBack {} reports", m.reports); }
+    std::string operator()(const AgentReturned& m) { return fmt::format("AgentReturned {} reports", m.reports); }
     std::string operator()(const AgentGone&) { return "Gone"; }
   };
   return std::visit(Visitor{}, says);

@@ -52,6 +52,7 @@ class SimWorld {
     bool closed = false;  // for the machine: lost, dropped or refused
     bool attach_sent = false, detach_sent = false;
     uint64_t acknowledged = 0, received = 0, committed = 0;
+    std::set<uint64_t> owed;  // handed to the store and not committed
   };
   void Feed(const RunEvent& event);
   void Do(const RunAction& action);

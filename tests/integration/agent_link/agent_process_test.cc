@@ -127,7 +127,7 @@ TEST_CASE("help and version are exit 0") {
   CHECK(text.find("--test-api") == std::string::npos);
   Process version({"--version"});
   CHECK(version.Wait() == 0);
-  CHECK(version.Output().find("API 2..2") != std::string::npos);
+  CHECK(version.Output().find("API 3..3") != std::string::npos);
 }
 
 TEST_CASE("the process ends with the pipe of the one who started it, in the middle of a load") {

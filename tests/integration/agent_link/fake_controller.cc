@@ -70,6 +70,7 @@ grpc::Status FakeController::Control(grpc::ServerContext*, ControlStream* stream
       ++hellos_;
       *answer.mutable_hello_reply() = greet(message.hello());
       const bool refused = answer.hello_reply().has_error();
+      if (!refused && !answer.hello_reply().resumed()) commands_ = heard_ = 0;
       if (!refused) control_ = stream;
       stream->Write(answer);
       changed_.notify_all();
@@ -82,10 +83,12 @@ grpc::Status FakeController::Control(grpc::ServerContext*, ControlStream* stream
         reply->set_seq(message.beat().seq());
         reply->set_t1(message.beat().t1());
         reply->set_t2(received);
+        reply->set_heard(heard_);
         reply->set_t3(SteadyClock::Get().Now());
         stream->Write(answer);
       }
     } else {
+      if (message.seq() != 0) heard_ = message.seq();
       said_.push_back(message);
     }
     changed_.notify_all();
@@ -113,7 +116,9 @@ grpc::Status FakeController::Report(grpc::ServerContext*, ReportStream* stream) 
 void FakeController::Say(const v1::ControllerMessage& message) {
   std::lock_guard lock(mutex_);
   REQUIRE(control_ != nullptr);
-  control_->Write(message);
+  v1::ControllerMessage numbered = message;
+  if (!message.has_goodbye()) numbered.set_seq(++commands_);
+  control_->Write(numbered);
 }
 
 std::optional<v1::AgentMessage> FakeController::Next() {

@@ -61,6 +61,8 @@ class FakeController : private v1::AgentLink::Service {
   std::deque<v1::ReportMessage> reports_;
   v1::Beat last_beat_;
   int hellos_ = 0;
+  uint64_t commands_ = 0;  // numbered in this session
+  uint64_t heard_ = 0;     // number of the agent's last message in it
   std::atomic<int> beats_{0};
 };
 

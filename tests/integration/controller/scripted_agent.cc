@@ -79,8 +79,9 @@ v1::HelloReply ScriptedAgent::Connect() {
   return answer.hello_reply();
 }
 
-void ScriptedAgent::Say(const v1::AgentMessage& message) {
+void ScriptedAgent::Say(v1::AgentMessage message) {
   std::lock_guard lock(control_write_);
+  if (!message.has_hello() && !message.has_beat()) message.set_seq(++said_);
   control_->Write(message);  // a broken stream shows in the reader
 }
 

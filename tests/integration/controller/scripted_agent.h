@@ -79,7 +79,7 @@ class ScriptedAgent {
   void RunPhase(v1::Prepare prepare, int64_t t0);
   void SendInterval(const v1::Prepare& prepare, int64_t interval, bool drain);
   void SendEnded(const v1::Prepare& prepare, int64_t last, bool failed);
-  void Say(const v1::AgentMessage& message);
+  void Say(v1::AgentMessage message);
   void Report(v1::ReportMessage message);
   bool WaitUntil(Nanos instant);  // false: stopped or vanished
 
@@ -97,6 +97,7 @@ class ScriptedAgent {
   bool gone_ = false, goodbye_ = false, control_over_ = false, stop_now_ = false;
   int64_t stop_after_ = INT64_MAX;
   uint64_t link_id_ = 0;
+  uint64_t said_ = 0;  // numbered messages
   v1::Prepare prepared_;
   std::atomic<bool> holds_phase_{false};
   std::atomic<uint64_t> sequence_{0}, acknowledged_{0};

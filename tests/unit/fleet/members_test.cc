@@ -39,8 +39,8 @@ TEST_CASE("an agent is admitted with the highest version both speak and a full l
   Fleet fleet = MakeFleet();
   const auto member = fleet.Admit(Hello("a", 1), 5, 100 * kSecond);
   REQUIRE(member.ok());
-  CHECK(member->api == 1);
-  CHECK(member->lease_end == 110 * kSecond);
+  CHECK(member->member.api == 1);
+  CHECK(member->member.lease_end == 110 * kSecond);
   CHECK(fleet.Find("a")->link_id == 5);
 }
 
@@ -154,6 +154,128 @@ TEST_CASE("an agent on the controller's own host must measure 0 within its error
     told += static_cast<int>(wrong.Beat(fleet, "a", 1, at).size());
   }
   CHECK(told == 1);
+}
+
+HelloInfo Held(const std::string& id, uint64_t instance, bool live, uint64_t last_sequence = 0, uint64_t heard = 0) {
+  HelloInfo hello = Hello(id, instance);
+  hello.held_epoch = 55;
+  hello.held_live = live;
+  hello.held_heard = heard;
+  hello.last_sequence = last_sequence;
+  return hello;
+}
+
+Fleet MakeFleetOf(uint64_t epoch) {
+  return Fleet({.api_min = 1, .api_max = 1, .lease = 10 * kSecond, .max_agents = 3, .epoch = epoch});
+}
+
+TEST_CASE("a member whose link broke stays until its lease ends, and a link of the same process takes its session up") {
+  Fleet fleet = MakeFleetOf(55);
+  REQUIRE(fleet.Admit(Hello("a", 1), 1, 0).ok());
+  fleet.OnBeat("a", 1, {.seq = 1}, kSecond, kSecond);
+  CHECK(*fleet.Hear("a", 1, 1));
+  CHECK(*fleet.Command("a", DetachCommand{}) == 1);
+  CHECK(*fleet.Command("a", DetachCommand{}) == 2);
+  CHECK(fleet.OnReport("a", 1, 4));
+  fleet.OnCommitted("a", 3);
+  CHECK_FALSE(fleet.LinkDown("a", 9, 2 * kSecond));
+  REQUIRE(fleet.LinkDown("a", 1, 2 * kSecond));
+  CHECK(fleet.Find("a")->down_since == 2 * kSecond);
+  CHECK(*fleet.Command("a", DetachCommand{}) == 3);  // kept for the next link
+  // What still comes over the old link counts no more.
+  CHECK_FALSE(fleet.OnReport("a", 1, 5));
+  CHECK(GetErrorInfo(fleet.Hear("a", 1, 2).status()).code == "LINK_REPLACED");
+  // Another process of that id has to wait, whatever host it is on.
+  HelloInfo other = Hello("a", 2, "host-b");
+  const ErrorInfo taken = Refusal(fleet, other);
+  CHECK(taken.code == "AGENT_ID_TAKEN");
+  CHECK_THAT(taken.message, Catch::Contains("host-a") && Catch::Contains("host-b") && Catch::Contains("link is down"));
+
+  const auto back = fleet.Admit(Held("a", 1, true, 6, 1), 2, 5 * kSecond);
+  REQUIRE(back.ok());
+  CHECK(back->resumed);
+  CHECK(back->down == 3 * kSecond);
+  CHECK(back->replaced == 0);
+  CHECK(back->heard == 1);
+  CHECK(back->reports == 2);
+  CHECK(back->member.committed == 3);
+  CHECK(back->member.last_sequence == 4);
+  REQUIRE(back->again.size() == 2);
+  CHECK(back->again[0].seq == 2);
+  CHECK(back->member.lease_end == 11 * kSecond);  // a Hello alone extends no lease
+  CHECK_FALSE(*fleet.Hear("a", 2, 1));            // it was here before
+  CHECK(*fleet.Hear("a", 2, 2));
+  CHECK(GetErrorInfo(fleet.Hear("a", 2, 4).status()).code == "CONTROL_GAP");
+  // Its end not noticed here, the process dials again: the new link takes the old one's place.
+  CHECK(fleet.Admit(Held("a", 1, true, 6, 3), 3, 6 * kSecond)->replaced == 2);
+  CHECK(fleet.Expired(11 * kSecond) == std::vector<std::string>{"a"});
+  const auto next = fleet.Admit(other, 4, 11 * kSecond);
+  REQUIRE(next.ok());
+  REQUIRE(next->ended);
+  CHECK(GetErrorInfo(*next->ended).code == "LEASE_ENDED");
+}
+
+TEST_CASE("a session of another controller, or one that was given up, is over") {
+  Fleet fleet = MakeFleetOf(56);
+  CHECK(GetErrorInfo(fleet.Admit(Held("a", 1, true), 1, 0).status()).code == "SESSION_OVER");
+  CHECK(fleet.Refusals().empty());  // it comes back by itself
+  Fleet same = MakeFleetOf(55);
+  REQUIRE(same.Admit(Hello("a", 1), 1, 0).ok());
+  REQUIRE(same.Remove("a", 1));
+  CHECK(GetErrorInfo(same.Admit(Held("a", 1, true), 2, 1).status()).code == "SESSION_OVER");
+  CHECK(same.size() == 0);
+}
+
+TEST_CASE("a process whose session has ended hands its reports over, if somebody collects them") {
+  const bool collecting = GENERATE(true, false);
+  Fleet fleet = MakeFleetOf(55);
+  REQUIRE(fleet.Admit(Hello("a", 1), 1, 0).ok());
+  fleet.OnBeat("a", 1, {.seq = 1}, 0, 0);
+  CHECK(fleet.OnReport("a", 1, 4));
+  REQUIRE(fleet.Remove("a", 1));
+  fleet.OnCommitted("a", 4);  // the store was slow
+  const auto back = fleet.Admit(Held("a", 1, false, 6), 2, 20 * kSecond, collecting);
+  REQUIRE(back.ok());
+  CHECK_FALSE(back->resumed);
+  CHECK(back->wants_reports == collecting);
+  CHECK(back->member.last_sequence == (collecting ? 4 : 6));
+  CHECK(back->member.committed == (collecting ? 4 : 6));
+  CHECK(back->reports == (collecting ? 2 : 0));
+  // Another process holds nothing of this one.
+  REQUIRE(fleet.Remove("a", 2));
+  CHECK_FALSE(fleet.Admit(Held("a", 7, false, 9), 3, 30 * kSecond, true)->wants_reports);
+}
+
+TEST_CASE("an agent that says its session is over is lost at once, and there anew") {
+  Fleet fleet = MakeFleetOf(55);
+  REQUIRE(fleet.Admit(Hello("a", 1), 1, 0).ok());
+  fleet.OnBeat("a", 1, {.seq = 1}, kSecond, kSecond);
+  const auto again = fleet.Admit(Held("a", 1, false), 2, 5 * kSecond);
+  REQUIRE(again.ok());
+  REQUIRE(again->ended);
+  CHECK(GetErrorInfo(*again->ended).code == "SESSION_ENDED");
+}
+
+TEST_CASE("an agent that never heard that it was admitted does not lose the session it does not know") {
+  Fleet fleet = MakeFleetOf(55);
+  REQUIRE(fleet.Admit(Hello("a", 1), 1, 0).ok());
+  CHECK(*fleet.Command("a", DetachCommand{}) == 1);
+  const auto again = fleet.Admit(Hello("a", 1), 2, kSecond);
+  REQUIRE(again.ok());
+  CHECK_FALSE(again->ended);
+  CHECK_FALSE(again->resumed);
+  CHECK(again->again.size() == 1);
+}
+
+TEST_CASE("commands that nobody acknowledges are bounded") {
+  Fleet fleet = MakeFleetOf(55);
+  REQUIRE(fleet.Admit(Hello("a", 1), 1, 0).ok());
+  for (size_t i = 0; i < CommandLog::kKept; ++i) REQUIRE(fleet.Command("a", DetachCommand{}).ok());
+  CHECK(GetErrorInfo(fleet.Command("a", DetachCommand{}).status()).code == "CONTROL_LOG_FULL");
+  CHECK(GetErrorInfo(fleet.Acknowledge("a", 1, CommandLog::kKept + 1)).code == "CONTROL_ACK");
+  REQUIRE(fleet.Acknowledge("a", 1, 3).ok());
+  CHECK(fleet.Command("a", DetachCommand{}).ok());
+  CHECK(GetErrorInfo(fleet.Command("b", DetachCommand{}).status()).code == "AGENT_UNKNOWN");
 }
 
 }  // namespace

@@ -112,5 +112,20 @@ TEST_CASE("an agent is of one run at a time, and free when that is over") {
   CHECK(second.events.size() == 1);
 }
 
+TEST_CASE("a report that no run wants is acknowledged, so that its agent need not keep it") {
+  FakeHub hub;
+  AgentRouter router(hub);
+  CHECK(hub.sink->OnAgentEvent({.agent = "a1", .says = AgentReport{.sequence = 7}, .ticket = nullptr}));
+  CHECK(hub.sent == std::vector<std::string>{"ack a1"});
+  const auto gateway = router.Open({"a1"});
+  CHECK(hub.sink->OnAgentEvent({.agent = "a1", .says = AgentReport{.sequence = 8}, .ticket = nullptr}));
+  CHECK(hub.sent.size() == 2);
+  FakeSink sink;
+  gateway->SetSink(&sink);
+  CHECK(hub.sink->OnAgentEvent({.agent = "a1", .says = AgentReport{.sequence = 9}, .ticket = nullptr}));
+  CHECK(hub.sent.size() == 2);  // the run's store acknowledges it
+  gateway->SetSink(nullptr);
+}
+
 }  // namespace
 }  // namespace muster

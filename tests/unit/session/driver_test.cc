@@ -41,6 +41,7 @@ AgentSays Apart(const AgentSays& message) {
         if constexpr (requires { copy.status; }) {
           copy.status = m.status.ok() ? absl::OkStatus() : MakeError(m.status.code(), GetErrorInfo(m.status));
         }
+        if constexpr (requires { copy.why; }) copy.why = MakeError(m.why.code(), GetErrorInfo(m.why));
         return copy;
       },
       message);
@@ -55,11 +56,11 @@ class FakeLink final : public ControllerLink {
     changed_.notify_all();
   }
   void OpenReports(uint64_t) override {}
-  bool Say(const AgentSays& message) override {
+  bool Say(uint64_t, const AgentSays& message) override {
     std::lock_guard lock(mutex_);
     if (const auto* beat = std::get_if<Beat>(&message)) {
       const Nanos now = SteadyClock::Get().Now();
-      listener->OnMessage(link_, BeatReply{.seq = beat->seq, .t1 = beat->t1, .t2 = now, .t3 = now},
+      listener->OnMessage(link_, 0, BeatReply{.seq = beat->seq, .t1 = beat->t1, .t2 = now, .t3 = now},
                           SteadyClock::Get().Now());
     } else {
       said_.push_back(Apart(message));
@@ -79,11 +80,16 @@ class FakeLink final : public ControllerLink {
 
   void Tell(ControllerSays message) {
     uint64_t link = 0;
+    uint64_t seq = 0;
     {
       std::lock_guard lock(mutex_);
       link = link_;
+      if (std::holds_alternative<HelloReply>(message)) commands_ = 0;
+      const bool numbered = !std::holds_alternative<HelloReply>(message) &&
+                            !std::holds_alternative<BeatReply>(message) && !std::holds_alternative<Goodbye>(message);
+      if (numbered) seq = ++commands_;
     }
-    listener->OnMessage(link, std::move(message), SteadyClock::Get().Now());
+    listener->OnMessage(link, seq, std::move(message), SteadyClock::Get().Now());
   }
   bool WaitDials(int count) {
     std::unique_lock lock(mutex_);
@@ -111,6 +117,7 @@ class FakeLink final : public ControllerLink {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
+  uint64_t commands_ = 0;
   uint64_t link_ = 0;
   int dials_ = 0;
   std::deque<AgentSays> said_;

@@ -36,8 +36,10 @@ TEST_CASE("it dials again with exponential backoff of at most 2 s") {
   CHECK(waits[7] == 2 * kSecond);
   rig.Tell(Rig::Welcome());
   rig.AnswerBeats();
-  rig.Step(LinkLost{.link = rig.link, .why = absl::UnavailableError("gone")});
-  CHECK(rig.machine.NextDeadline() - rig.now == 100 * kMillisecond);  // an answered Beat starts the count anew
+  rig.LoseLink();
+  CHECK(rig.Did<Dial>() != nullptr);  // an answered Beat starts the count anew: at once first
+  rig.LoseLink();
+  CHECK(rig.machine.NextDeadline() - rig.now == 200 * kMillisecond);
 }
 
 TEST_CASE("a refusal for API versions is retried every minute and logged once") {
@@ -197,12 +199,14 @@ TEST_CASE("goodbye ends what runs; with --once the process ends with 0") {
   CHECK(again.machine.state() == State::kDisconnected);
 }
 
-TEST_CASE("with --once a lost link ends the process with 3, a refused Hello does not") {
+TEST_CASE("with --once a lost session ends the process with 3, a lost link or a refused Hello does not") {
   SessionOptions once = Rig::Defaults();
   once.once = true;
   Rig rig(once);
   rig.ToIdle();
-  rig.Step(LinkLost{.link = rig.link, .why = absl::UnavailableError("gone")});
+  rig.LoseLink();
+  CHECK(rig.Did<Exit>() == nullptr);
+  rig.LoseSession();
   REQUIRE(rig.Did<Exit>() != nullptr);
   CHECK(rig.Did<Exit>()->code == 3);
 

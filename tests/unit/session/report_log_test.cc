@@ -69,14 +69,14 @@ TEST_CASE("reports stay until they are committed") {
   REQUIRE(log.Commit(2).ok());  // said twice
 }
 
-TEST_CASE("an acknowledgement of what was never sent, or a step back, is refused") {
+TEST_CASE("an acknowledgement of what was never sent is refused, a step back says nothing") {
   ReportLog log;
   for (int i = 0; i < 3; ++i) REQUIRE(log.Append(kKey, Delta(i)).ok());
   log.NextToSend();
   log.NextToSend();
   CHECK(GetErrorInfo(log.Commit(3)).code == "BAD_ACK");
   REQUIRE(log.Commit(2).ok());
-  CHECK(GetErrorInfo(log.Commit(1)).code == "BAD_ACK");
+  CHECK(log.Commit(1).ok());
   CHECK(GetErrorInfo(log.Commit(3)).code == "BAD_ACK");
   CHECK(log.size() == 1);
   CHECK(log.committed() == 2);

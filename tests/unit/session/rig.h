@@ -18,6 +18,7 @@ class Rig {
   std::vector<Action> last;  // actions of the last step
   uint64_t link = 0;
   uint64_t engine = 0;
+  uint64_t commands = 0;  // numbered so far
   uint64_t last_beat = 0;
   Nanos last_t1 = 0;
   static constexpr Nanos kLease = 10 * kSecond;
@@ -42,8 +43,21 @@ class Rig {
       }
     }
   }
+  // Numbered as the controller does it; a refused Hello or a new session begins anew.
   void Tell(ControllerSays message) {
-    Step(MessageArrived{.link = link, .message = std::move(message), .received = now});
+    const auto kind = static_cast<MessageKind>(message.index());
+    const bool numbered =
+        kind != MessageKind::kHelloReply && kind != MessageKind::kBeatReply && kind != MessageKind::kGoodbye;
+    if (const auto* reply = std::get_if<HelloReply>(&message); reply != nullptr && !reply->resumed) commands = 0;
+    Step(
+        MessageArrived{.link = link, .message = std::move(message), .received = now, .seq = numbered ? ++commands : 0});
+  }
+  void LoseLink() { Step(LinkLost{.link = link, .why = absl::UnavailableError("gone")}); }
+  // The lease ends unanswered: with it the session, whatever it is at.
+  void LoseSession() {
+    LoseLink();
+    for (int i = 0; i < 1'000 && machine.in_session(); ++i) AdvanceTo(std::max(now, machine.NextDeadline()));
+    REQUIRE_FALSE(machine.in_session());
   }
   void AdvanceTo(Nanos to) {
     now = to;
@@ -208,7 +222,7 @@ class Rig {
   }
   void ToDisconnected() {
     ToIdle();
-    Step(LinkLost{.link = link, .why = absl::UnavailableError("gone")});
+    LoseSession();
     REQUIRE(machine.state() == State::kDisconnected);
   }
   void ToStopped() {

@@ -75,7 +75,12 @@ TEST_CASE("each message in each state is accepted or refused as the table says")
       REQUIRE(before == state);
       const Nanos lease_before = rig.machine.lease_end();
       rig.Tell(MessageFor(kind, rig));
-      if (state == S::kDisconnected || state == S::kStopped) {
+      if (state == S::kGreeting && accepted.count(kind) == 0) {
+        // Nothing can be refused before there is a session: the link is of no use.
+        CHECK(rig.machine.state() == S::kDisconnected);
+        CHECK(rig.Did<CloseLink>() != nullptr);
+        CHECK(rig.Did<Say>() == nullptr);
+      } else if (state == S::kDisconnected || state == S::kStopped) {
         CHECK(rig.last.empty());
         CHECK(rig.machine.state() == before);
       } else if (accepted.count(kind) != 0) {
@@ -141,13 +146,22 @@ TEST_CASE("a shutdown ends the process from every state within its deadline") {
   }
 }
 
-TEST_CASE("a lost link is left from every state when the work under way comes back") {
+TEST_CASE("an ended session is left from every state when the work under way comes back") {
   for (const auto& [state, accepted] : Expected()) {
     if (state == S::kStopped || state == S::kDisconnected || state == S::kPoisoned) continue;
     INFO(StateName(state));
     Rig rig;
     rig.To(state);
-    rig.Step(LinkLost{.link = rig.link, .why = absl::UnavailableError("gone")});
+    rig.LoseLink();
+    if (state != S::kGreeting) {
+      // The load goes on, until the controller says that it does not know the session.
+      CHECK(rig.machine.state() == state);
+      CHECK(rig.Did<EngineAbort>() == nullptr);
+      HelloReply over;
+      over.error = MakeError(absl::StatusCode::kFailedPrecondition, {"SESSION_OVER", "agent a1", "", ""});
+      rig.Tell(over);
+      CHECK_FALSE(rig.machine.in_session());
+    }
     const auto answer = [&] {
       if (rig.Did<EngineAbort>() && !rig.Did<DoRelease>()) {
         rig.Step(EngineEnded{.engine = rig.engine, .totals = {}, .status = {}});

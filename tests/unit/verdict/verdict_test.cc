@@ -18,6 +18,7 @@ StepFigures Good() {
   all.completed = 12345;
   all.bytes = 999;
   f.fleet.kinds = {all};
+  f.links = {{.agent = "a"}, {.agent = "b"}};
   return f;
 }
 
@@ -29,9 +30,9 @@ const Check& Find(const std::vector<Check>& checks, std::string_view name) {
   return checks.front();
 }
 
-TEST_CASE("all is well: five checks pass, each with its figures") {
+TEST_CASE("all is well: six checks pass, each with its figures") {
   const auto checks = Evaluate(Good(), kTimeout);
-  REQUIRE(checks.size() == 5);
+  REQUIRE(checks.size() == 6);
   for (const Check& check : checks) CHECK(check.outcome == CheckOutcome::kPass);
   CHECK_FALSE(AnyFailed(checks));
   CHECK_THAT(Find(checks, "sums").evidence, Catch::Contains("12345 operations and 999 bytes"));
@@ -147,12 +148,32 @@ TEST_CASE("operations aborted by the end of a phase are told, not counted as the
   CHECK_THAT(Find(checks, "errors").evidence, Catch::Contains("4 aborted"));
 }
 
+TEST_CASE("a link that came back, or coarse reports, warn and name whose") {
+  StepFigures f = Good();
+  CHECK(Find(Evaluate(f, kTimeout), "links").evidence == "2 agents, no reconnect, every interval reported whole");
+  f.links[1] = {.agent = "b", .reconnects = 2, .down = 1500 * kMillisecond};
+  Check links = Find(Evaluate(f, kTimeout), "links");
+  CHECK(links.outcome == CheckOutcome::kWarn);
+  CHECK_THAT(links.evidence, Catch::Contains("2 reconnects, down 1.5 s in all") && Catch::Contains("b: 2 reconnects"));
+  f.links[1] = {.agent = "b", .coarse_deltas = 7};
+  links = Find(Evaluate(f, kTimeout), "links");
+  CHECK(links.outcome == CheckOutcome::kWarn);
+  CHECK_THAT(links.evidence, Catch::Contains("7 coarse interval reports"));
+  CHECK_FALSE(AnyFailed({links}));
+  f = Good();
+  f.lost_agents = {"b"};
+  CHECK(Find(Evaluate(f, kTimeout), "links").outcome == CheckOutcome::kNotEvaluated);
+  f = Good();
+  f.links.clear();
+  CHECK(Find(Evaluate(f, kTimeout), "links").outcome == CheckOutcome::kNotEvaluated);
+}
+
 TEST_CASE("connections are judged where there are any: down time warns, and names whose") {
   StepFigures f = Good();
-  CHECK(Evaluate(f, 90 * kSecond).size() == 5);
+  CHECK(Evaluate(f, 90 * kSecond).size() == 6);
   f.connections = {{.initiator = 0, .connection = 0}, {.initiator = 1, .connection = 2}};
   auto checks = Evaluate(f, 90 * kSecond);
-  REQUIRE(checks.size() == 6);
+  REQUIRE(checks.size() == 7);
   CHECK(checks.back().outcome == CheckOutcome::kPass);
   CHECK(checks.back().evidence == "2 connections, none was down");
   f.lost_agents = {"b"};
