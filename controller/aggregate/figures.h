@@ -80,8 +80,10 @@ struct StepFigures {
   // rates, though their latencies are in the merged histograms. `held_owed`: histograms that never came.
   uint64_t held = 0, held_uncounted = 0, held_owed = 0;
   std::vector<ConnectionTotals> connections;  // of the phase, by initiator and connection
-  std::vector<LinkTotals> links;              // of the phase, by agent; empty in what was read from a run file
-  absl::Status sums_error;  // SUMS_MISMATCH naming agent, initiator, kind and both values; OK when all add up
+  // Agents of the phase that are other than they should be: over TCP without TLS; of another build than the controller.
+  std::vector<std::string> insecure_agents, other_builds;
+  std::vector<LinkTotals> links;  // of the phase, by agent; empty in what was read from a run file
+  absl::Status sums_error;        // SUMS_MISMATCH naming agent, initiator, kind and both values; OK when all add up
 };
 
 // One complete interval of the fleet, for live display and the store.

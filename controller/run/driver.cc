@@ -8,6 +8,7 @@
 
 #include "common/base/logging.h"
 #include "common/base/status.h"
+#include "common/wire/version.h"
 #include "controller/run/driver_inbox.h"
 #include "controller/run/driver_store.h"
 #include "controller/run/run_machine.h"
@@ -155,6 +156,8 @@ RunOutcome Driver::Run() {
     agents.push_back({.id = member.hello.agent_id,
                       .host_id = member.hello.host_id,
                       .hostname = member.hello.hostname,
+                      .insecure_tcp = member.hello.insecure_tcp,
+                      .other_build = member.hello.build == BuildString() ? "" : member.hello.build,
                       .last_sequence = member.last_sequence,
                       .clock = member.clock});
   }

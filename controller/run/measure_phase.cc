@@ -164,6 +164,11 @@ StepFigures MeasurePhase::Seal(RunContext& ctx) {
   figures.left_out_initiators = left_out_initiators_;
   figures.initiators_asked += left_out_initiators_;
   figures.restarts = restarts();
+  for (const Part& part : parts_) {
+    const FleetAgent& agent = *part.agent;
+    if (agent.insecure_tcp) figures.insecure_agents.push_back(agent.id);
+    if (!agent.other_build.empty()) figures.other_builds.push_back(agent.id + " is " + agent.other_build);
+  }
   WriteComplete(ctx);
   return figures;
 }

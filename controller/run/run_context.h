@@ -11,6 +11,8 @@ namespace muster {
 // An agent of the run. The set is fixed when the run begins: nobody joins later, a lost one does not come back.
 struct FleetAgent {
   std::string id, host_id, hostname;
+  bool insecure_tcp = false;  // its link is neither a Unix socket nor TLS
+  std::string other_build;    // where it is not the controller's
   bool live = true;
   absl::Status lost;           // why, when not live
   bool unusable = false;       // what it reported could not be merged: nothing further is

@@ -33,7 +33,8 @@ struct RunOptions {
   RunDeadlines deadlines;
   Nanos lease = 10 * kSecond;  // of the fleet: how long an agent that is cut off may go on
   RunHeader header;            // id, campaign text ...
-  // The run file to go on with, and what is to be told of that; empty: a new one. The plan is then that of PlanToResume.
+  // The run file to go on with, and what is to be told of that; empty: a new one. The plan is then that of
+  // PlanToResume.
   std::string resume_path, resume_note;
   // Where the campaign names each target ("lab.yaml:4:3"), for what agents say of it; may lack any.
   std::map<std::string, std::string> target_places;

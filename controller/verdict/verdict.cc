@@ -209,6 +209,17 @@ std::vector<Check> Evaluate(const StepFigures& figures, Nanos op_timeout) {
       Sums(figures), Coverage(figures), Errors(figures), Intervals(figures), OperationAge(figures, op_timeout),
       Links(figures)};
   if (!figures.connections.empty()) checks.push_back(Connections(figures));
+  // These two are only there when they have something to say.
+  if (!figures.insecure_agents.empty()) {
+    checks.push_back(Make("insecure_tcp", CheckOutcome::kWarn,
+                          fmt::format("over TCP without TLS, so anybody on the way could have changed figures: {}",
+                                      fmt::join(figures.insecure_agents, ", "))));
+  }
+  if (!figures.other_builds.empty()) {
+    checks.push_back(
+        Make("builds", CheckOutcome::kWarn,
+             fmt::format("other builds than the controller's: {}", fmt::join(figures.other_builds, ", "))));
+  }
   return checks;
 }
 

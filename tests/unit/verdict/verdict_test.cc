@@ -98,6 +98,20 @@ TEST_CASE("each check fails alone, and says why") {
   CHECK(AnyFailed(checks));
 }
 
+TEST_CASE("agents without TLS and of other builds are warned of, where there are any") {
+  StepFigures f = Good();
+  const size_t usual = Evaluate(f, kTimeout).size();
+  f.insecure_agents = {"a", "b"};
+  f.other_builds = {"b is 0.0.9"};
+  const auto checks = Evaluate(f, kTimeout);
+  CHECK(checks.size() == usual + 2);
+  CHECK(Find(checks, "insecure_tcp").outcome == CheckOutcome::kWarn);
+  CHECK_THAT(Find(checks, "insecure_tcp").evidence, Catch::Contains("a, b"));
+  CHECK(Find(checks, "builds").outcome == CheckOutcome::kWarn);
+  CHECK_THAT(Find(checks, "builds").evidence, Catch::Contains("b is 0.0.9"));
+  CHECK_FALSE(AnyFailed(checks));
+}
+
 TEST_CASE("a fleet measured anew without a lost agent is whole with a warning, unless somebody else is absent") {
   StepFigures f = Good();
   f.left_out = {"local-2"};
