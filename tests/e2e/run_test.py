@@ -246,7 +246,7 @@ def test_completion_and_help(place):
 
 
 def test_wrong_usage_is_a_typed_error(place):
-    for words, code, hint in ((("nonsense",), "UNKNOWN_COMMAND", "run, plan"), (("rnu",), "UNKNOWN_COMMAND", '"run"'),
+    for words, code, hint in ((("nonsense",), "UNKNOWN_COMMAND", "run, serve"), (("rnu",), "UNKNOWN_COMMAND", '"run"'),
                               (("results", "shwo"), "UNKNOWN_COMMAND", '"show"'), ((), "MISSING_COMMAND", "results"),
                               (("run", "--locla", "3", "x.yaml"), "UNKNOWN_OPTION", "--local"),
                               (("run",), "MISSING_ARGUMENT", "campaign"), (("run", "a", "--local", "99"), "USAGE", "--local")):
