@@ -132,7 +132,8 @@ class Painter {
       Add({"run " + run.run(), state}, TopStyle::kPlain, 2);
     }
     if (shown > most) Add({fmt::format("  and {} more runs", shown - most)}, TopStyle::kDim, 2);
-    if (waiting == 0) Add({"no run waits; `muster run CAMPAIGN --controller ADDRESS` starts one"}, TopStyle::kDim, 2);
+    if (waiting == 0 && (!model_.run() || model_.run()->waits_for.empty()))
+      Add({"no run waits; `muster run CAMPAIGN --controller ADDRESS` starts one"}, TopStyle::kDim, 2);
   }
 
   void Table() {
