@@ -16,6 +16,7 @@
 #include "controller/cli/output.h"
 #include "controller/cli/session.h"
 #include "controller/cli/verbs.h"
+#include "controller/top/top_verb.h"
 
 namespace {
 
@@ -100,7 +101,7 @@ muster::CommandNode TreeOf(const CLI::App& app) {
     node.options.push_back(std::move(out));
   }
   // Runs that can be watched and cancelled are those of a controller.
-  if (node.name == "watch" || node.name == "cancel") node.runs_from = "status --ids";
+  if (node.name == "watch" || node.name == "cancel" || node.name == "top") node.runs_from = "status --ids";
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     node.commands.push_back(TreeOf(*command));
   }
@@ -143,7 +144,7 @@ int RunMain(int argc, char** argv, Verb& verb) {
       "  muster targets probe campaign.yaml:lun what an iSCSI target offers\n"
       "  muster results show                    the newest run\n"
       "  muster help campaign                   every option of a campaign file\n"
-      "  muster serve                           a controller that stays; agents, status, watch, cancel ask it");
+      "  muster serve                           a controller that stays; agents, status, top, watch, cancel ask it");
 
   std::string log_level = "warn";
   app.add_option("--log-level", log_level, "Least severe log line shown: debug, info, warn or error")
@@ -243,6 +244,17 @@ int RunMain(int argc, char** argv, Verb& verb) {
       ->type_name("RUN");
   add_remote(watch_app);
   watch_app->footer("Ctrl-C ends the watching, not the run. The exit code is the run's.");
+  CLI::App* top_app = app.add_subcommand("top", "Show the fleet of a running controller on the whole terminal");
+  top_app
+      ->add_option(
+          "run", remote.run,
+          "Run id, a unique beginning of one, or `last` (default: the newest that goes on, one after the other)")
+      ->type_name("RUN");
+  add_reach(top_app, remote.controller, controller_help);
+  top_app->footer(
+      "Keys: q or Ctrl-C quit; a agents, i initiators, l links and clocks; s sort by the next column, r reverse;\n"
+      "arrows or j k, Page Up and Down or b and blank, Home and End or g and G scroll; Ctrl-L draws anew.\n"
+      "Columns that do not fit are left out. It shows alone: the runs go on. Without a terminal use `muster watch`.");
   CLI::App* cancel_app = app.add_subcommand("cancel", "End a run of a controller after the interval that runs");
   cancel_app->add_option("run", remote.run, "Run id, a unique beginning of one, or `last`")
       ->required()
@@ -357,6 +369,10 @@ int RunMain(int argc, char** argv, Verb& verb) {
   if (watch_app->parsed()) {
     Catch({SIGTERM, SIGHUP}, OnLeave);
     return muster::WatchVerb(remote, g_cancel, g_leave);
+  }
+  if (top_app->parsed()) {
+    Catch({SIGTERM, SIGHUP}, OnLeave);
+    return muster::TopVerb(remote, g_cancel, g_leave);
   }
   if (cancel_app->parsed()) return muster::CancelVerb(remote);
   if (run_app->parsed()) {

@@ -143,9 +143,18 @@ std::optional<LiveFigures> PhaseAggregator::Live() const {
     for (const auto& [id, delta] : at->second.deltas) Impl::NoteLargest(delta, fleet);
     LiveFigures figures = LiveOf(fleet, impl_->shape.interval);
     figures.provisional = true;
+    impl_->NoteDetail(at->first, at->second.deltas);
+    figures.detail = impl_->detail;
     return impl_->live.Complete(std::move(figures));
   }
-  return impl_->live.Newest();
+  std::optional<LiveFigures> newest = impl_->live.Newest();
+  if (newest) newest->detail = impl_->detail;
+  return newest;
+}
+
+void PhaseAggregator::WantDetail(bool wanted) {
+  impl_->detail_wanted = wanted;
+  if (!wanted) impl_->detail = nullptr;
 }
 
 std::vector<FleetInterval> PhaseAggregator::TakeComplete() {

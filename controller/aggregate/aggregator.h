@@ -48,6 +48,9 @@ class PhaseAggregator {
   // Fleet figures of the newest interval that every live agent has delivered. Agents that are silent (more than
   // 2 s + 3 intervals behind the newest report) are not waited for; figures without them are marked `provisional`.
   std::optional<LiveFigures> Live() const;
+  // Live figures have LiveDetail from now on, or none: at most one every kDetailPeriod of the phase.
+  void WantDetail(bool wanted);
+  static constexpr Nanos kDetailPeriod = kSecond / 2;
   // Intervals completed since the last call, in order, for the store.
   std::vector<FleetInterval> TakeComplete();
 

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -108,6 +109,28 @@ struct AgentLive {
   bool silent = false;
 };
 
+// Of the responses that ended well in an interval.
+struct LivePercentiles {
+  Nanos p50 = 0, p99 = 0;
+};
+
+struct InitiatorLive {
+  uint32_t initiator = 0;
+  std::string agent;
+  double iops = 0, bytes_per_second = 0;
+  uint64_t outstanding = 0;
+  std::optional<LivePercentiles> latency;  // none: nothing finished, or its histograms are held
+};
+
+// Of one interval, for who asks for it (PhaseAggregator::WantDetail): it costs decoding the interval once more.
+struct LiveDetail {
+  static constexpr size_t kInitiators = 4096;
+  int64_t interval = 0;
+  std::map<std::string, std::optional<LivePercentiles>> agents;  // none: as for initiators
+  std::vector<InitiatorLive> initiators;                         // by number, at most kInitiators
+  uint32_t left_out = 0;
+};
+
 struct LiveFigures {
   int64_t interval = 0;
   bool in_window = false, provisional = false;
@@ -118,6 +141,7 @@ struct LiveFigures {
   uint64_t outstanding = 0;
   uint64_t failed = 0;  // in the phase so far
   std::vector<AgentLive> agents;
+  std::shared_ptr<const LiveDetail> detail;  // the newest, if it is wanted; may be older than `interval`
 };
 
 enum class CheckOutcome : uint8_t { kPass, kWarn, kFail, kNotEvaluated };

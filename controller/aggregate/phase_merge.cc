@@ -212,6 +212,12 @@ void PhaseAggregator::Impl::MergeWindow(const PendingInterval& interval) {
   }
 }
 
+void PhaseAggregator::Impl::NoteDetail(int64_t k, const std::map<std::string, IntervalDelta>& deltas) {
+  if (!detail_wanted) return;
+  if (detail != nullptr && (k - detail->interval) * shape.interval < kDetailPeriod) return;
+  detail = DetailOf(k, deltas, shape.interval);
+}
+
 void PhaseAggregator::Impl::Close(int64_t k, PendingInterval interval) {
   next = std::max(next, k + 1);
   bool counts = false;
@@ -239,6 +245,7 @@ void PhaseAggregator::Impl::Close(int64_t k, PendingInterval interval) {
   out.outstanding = interval.outstanding;
   out.waiting = interval.waiting;
   out.oldest_age = interval.oldest_age;
+  NoteDetail(k, interval.deltas);
   for (auto& [id, delta] : interval.deltas) {
     NoteLargest(delta, out);
     std::move(delta.initiators.begin(), delta.initiators.end(), std::back_inserter(out.initiators));

@@ -12,6 +12,7 @@
 #include "controller/aggregate/held_ledger.h"
 #include "controller/aggregate/latencies.h"
 #include "controller/aggregate/live.h"
+#include "controller/aggregate/live_detail.h"
 #include "controller/aggregate/sums.h"
 #include "controller/aggregate/window.h"
 
@@ -81,6 +82,8 @@ struct PhaseAggregator::Impl {
   std::string Absence(const PhaseAgent& agent, const IntervalDelta* delta) const;
   void NoteMissing(int64_t k, const std::map<std::string, IntervalDelta>& deltas);
   void MergeWindow(const PendingInterval& interval);
+  // Makes `detail` anew where it is wanted and due.
+  void NoteDetail(int64_t k, const std::map<std::string, IntervalDelta>& deltas);
 
   void CheckSums();
   void CompareWithFleet();
@@ -97,6 +100,8 @@ struct PhaseAggregator::Impl {
   int64_t next = 0;  // first interval that is not closed
   std::vector<FleetInterval> complete;
   LiveView live;
+  bool detail_wanted = false;
+  std::shared_ptr<const LiveDetail> detail;  // the newest
   Headroom headroom;
   SumsCheck sums;
   HeldLedger ledger;

@@ -63,7 +63,7 @@ std::string ControllerAddress(const std::string& option) {
   return socket.empty() ? std::string() : "unix:" + socket;
 }
 
-absl::StatusOr<std::unique_ptr<ControllerClient>> ConnectTo(const ControllerReach& reach) {
+absl::StatusOr<std::unique_ptr<ControllerClient>> ConnectTo(const ControllerReach& reach, Nanos timeout) {
   const std::string address = ControllerAddress(reach.address);
   if (address.empty()) {
     return MakeError(absl::StatusCode::kUnavailable,
@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<ControllerClient>> ConnectTo(const ControllerReac
   if (!address.starts_with("unix:") && !reach.insecure_tcp) {
     tls = {.ca = from(tls.ca, "MUSTER_CA"), .cert = from(tls.cert, "MUSTER_CERT"), .key = from(tls.key, "MUSTER_KEY")};
   }
-  return ControllerClient::Connect(address, tls, reach.insecure_tcp);
+  return ControllerClient::Connect(address, tls, reach.insecure_tcp, timeout);
 }
 
 int ExitCodeFor(const absl::Status& error) {

@@ -19,7 +19,7 @@ std::string DefaultServeRunsDir();
 // The controller that is meant: the option, else $MUSTER_CONTROLLER, else the default socket.
 std::string ControllerAddress(const std::string& option);
 // CONTROLLER_NOT_THERE and what ControllerClient::Connect says.
-absl::StatusOr<std::unique_ptr<ControllerClient>> ConnectTo(const ControllerReach& reach);
+absl::StatusOr<std::unique_ptr<ControllerClient>> ConnectTo(const ControllerReach& reach, Nanos timeout = 5 * kSecond);
 
 // Usage (2) for what the user got wrong, infrastructure (3) for the rest.
 int ExitCodeFor(const absl::Status& error);

@@ -19,7 +19,6 @@ namespace muster {
 namespace {
 
 constexpr int kMaxMessage = 16 << 20;
-constexpr Nanos kConnect = 5 * kSecond;
 constexpr Nanos kAnswer = 15 * kSecond;
 constexpr Nanos kSubmit = 60 * kSecond;   // it compiles
 constexpr Nanos kResult = 120 * kSecond;  // it reads a run file
@@ -57,10 +56,11 @@ absl::Status Understood(const grpc::Status& status, const std::string& address, 
 
 class StreamWatch final : public RunWatch {
  public:
-  StreamWatch(v1::ControllerApi::Stub& stub, std::string address, const std::string& run)
+  StreamWatch(v1::ControllerApi::Stub& stub, std::string address, const std::string& run, bool detail)
       : address_(std::move(address)) {
     v1::WatchRunRequest request;
     request.set_run(run);
+    request.set_detail(detail);
     reader_ = stub.WatchRun(&context_, request);
     thread_ = std::thread([this] {
       SetThreadName("watch");
@@ -148,8 +148,8 @@ class GrpcClient final : public ControllerClient {
     request.set_now(now);
     return Ask<v1::CancelRunReply>(&v1::ControllerApi::Stub::CancelRun, request, kAnswer);
   }
-  std::unique_ptr<RunWatch> Watch(const std::string& run) override {
-    return std::make_unique<StreamWatch>(*stub_, address_, run);
+  std::unique_ptr<RunWatch> Watch(const std::string& run, bool detail) override {
+    return std::make_unique<StreamWatch>(*stub_, address_, run, detail);
   }
   absl::StatusOr<std::string> Result(const std::string& run, v1::ResultForm form) override {
     v1::GetResultRequest request;
@@ -170,6 +170,12 @@ class GrpcClient final : public ControllerClient {
     return text;
   }
 
+  void Abort() override {
+    std::lock_guard lock(mutex_);
+    aborted_ = true;
+    if (asking_ != nullptr) asking_->TryCancel();
+  }
+
  private:
   template <typename Reply, typename Request>
   absl::StatusOr<Reply> Ask(grpc::Status (v1::ControllerApi::Stub::*method)(grpc::ClientContext*, const Request&,
@@ -178,19 +184,33 @@ class GrpcClient final : public ControllerClient {
     grpc::ClientContext context;
     context.set_deadline(In(deadline));
     Reply reply;
-    MUSTER_RETURN_IF_ERROR(Understood(((*stub_).*method)(&context, request, &reply), address_, true));
+    {
+      std::lock_guard lock(mutex_);
+      asking_ = &context;
+      if (aborted_) context.TryCancel();
+    }
+    const grpc::Status answer = ((*stub_).*method)(&context, request, &reply);
+    {
+      std::lock_guard lock(mutex_);
+      asking_ = nullptr;
+    }
+    MUSTER_RETURN_IF_ERROR(Understood(answer, address_, true));
     MUSTER_RETURN_IF_ERROR(ValidateMessage(reply));
     return reply;
   }
 
   const std::string address_;
+  std::mutex mutex_;
+  grpc::ClientContext* asking_ = nullptr;
+  bool aborted_ = false;
   std::unique_ptr<v1::ControllerApi::Stub> stub_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ControllerClient>> ControllerClient::Connect(const std::string& address,
-                                                                            const TlsFiles& files, bool insecure) {
+                                                                            const TlsFiles& files, bool insecure,
+                                                                            Nanos timeout) {
   auto endpoint = ParseEndpoint(address);
   if (!endpoint.ok()) return AtPlace(endpoint.status(), "--controller");
   grpc::ChannelArguments arguments;
@@ -214,7 +234,7 @@ absl::StatusOr<std::unique_ptr<ControllerClient>> ControllerClient::Connect(cons
   }
   auto channel = grpc::CreateCustomChannel(endpoint->DialTarget(), credentials, arguments);
   // Until it is there or has failed once: a socket that nobody listens on is known at once.
-  const auto until = In(kConnect);
+  const auto until = In(timeout);
   grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
   while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE) {
     if (!channel->WaitForStateChange(state, until)) break;

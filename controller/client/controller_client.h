@@ -27,16 +27,20 @@ class RunWatch {
 class ControllerClient {
  public:
   // `address`: "unix:/path" or "HOST[:PORT]"; the latter with mutual TLS unless `insecure`. ENDPOINT_INVALID, TLS_*
-  // (tls/credentials.h), CONTROLLER_NOT_THERE. Connects within 5 s.
+  // (tls/credentials.h), CONTROLLER_NOT_THERE after `timeout` at the latest.
   static absl::StatusOr<std::unique_ptr<ControllerClient>> Connect(const std::string& address, const TlsFiles& tls = {},
-                                                                   bool insecure = false);
+                                                                   bool insecure = false, Nanos timeout = 5 * kSecond);
   virtual ~ControllerClient() = default;
   virtual absl::StatusOr<v1::AgentList> ListAgents() = 0;
   virtual absl::StatusOr<v1::RunList> ListRuns() = 0;
   virtual absl::StatusOr<std::string> Submit(const v1::SubmitRunRequest& request) = 0;
   virtual absl::StatusOr<v1::CancelRunReply> Cancel(const std::string& run, bool now) = 0;
-  virtual std::unique_ptr<RunWatch> Watch(const std::string& run) = 0;  // must not outlive the client
+  // It must not outlive the client. `detail`: figures of each initiator too.
+  virtual std::unique_ptr<RunWatch> Watch(const std::string& run, bool detail = false) = 0;
   virtual absl::StatusOr<std::string> Result(const std::string& run, v1::ResultForm form) = 0;
+  // Ends a call of ListAgents, ListRuns, Submit or Cancel that waits for its answer, and every later one at once
+  // (CONTROLLER_LOST). From any thread.
+  virtual void Abort() = 0;
 };
 
 }  // namespace muster

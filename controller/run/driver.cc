@@ -164,6 +164,7 @@ RunOutcome Driver::Run() {
   machine_ = std::make_unique<RunMachine>(plan_, std::move(machine), std::move(agents));
 
   int cancelled = 0;
+  bool detail = false;
   Feed(Tick{});
   while (!machine_->done()) {
     DriverInbox::Batch batch = inbox_->Take(Patience());
@@ -172,6 +173,7 @@ RunOutcome Driver::Run() {
       cancelled = level;
       Feed(CancelAsked{level});
     }
+    if (const bool wanted = observer_.WantsDetail(); wanted != detail) Feed(DetailAsked{detail = wanted});
     for (RunEvent& event : batch.store) {
       if (std::holds_alternative<StoreFailed>(event)) store_failed_ = true;
       Feed(event);

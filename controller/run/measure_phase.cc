@@ -55,6 +55,7 @@ void MeasurePhase::OnAttempt(RunContext& ctx) {
 }
 
 absl::Status MeasurePhase::OnInterval(RunContext& ctx, Part& part, const IntervalDelta& delta) {
+  aggregator_->WantDetail(ctx.live_detail);
   MUSTER_RETURN_IF_ERROR(aggregator_->Add(part.agent->id, delta));
   WriteComplete(ctx);
   ShowLive(ctx);

@@ -41,6 +41,7 @@ class RunContext {
   std::vector<RunAction> actions;
   absl::Status first_loss;   // of any agent
   absl::Status store_error;  // the store keeps nothing further
+  bool live_detail = false;  // DetailAsked
 
   FleetAgent* Find(const std::string& id);
   const Target& TargetOf(const muster::Step& step) const;

@@ -56,6 +56,8 @@ class RunObserver {
   virtual void OnLive(const Step& step, const LiveFigures& live) = 0;
   virtual void OnStepResult(const StepResult& result) = 0;
   virtual void OnEvent(const std::string& text) = 0;  // agent lost, start missed, silent agent ...
+  // LiveFigures::detail is worth its cost; asked often.
+  virtual bool WantsDetail() const { return false; }
 };
 
 struct RunOutcome {

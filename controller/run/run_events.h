@@ -36,11 +36,15 @@ struct StoreFinished {};
 struct CancelAsked {
   int level = 1;
 };
+// Whether live figures are to have detail; until told they have none.
+struct DetailAsked {
+  bool wanted = false;
+};
 // Time has passed; nothing else.
 struct Tick {};
 
 using RunEvent =
-    std::variant<AgentEvent, ReportsCommitted, SpaceChecked, StepSealed, StoreFailed, StoreFinished, CancelAsked, Tick>;
+    std::variant<AgentEvent, ReportsCommitted, SpaceChecked, StepSealed, StoreFailed, StoreFinished, CancelAsked, DetailAsked, Tick>;
 
 // ---- Actions, to be carried out in order
 

@@ -58,6 +58,8 @@ std::vector<RunAction> RunMachine::Step(const RunEvent& event, Nanos now) {
       cancel_ = cancel->level;
       if (phase_ && !phase_->done()) phase_->OnCancel(ctx_, cancel_);
     }
+  } else if (const auto* detail = std::get_if<DetailAsked>(&event)) {
+    ctx_.live_detail = detail->wanted;
   }
   OnTime();
   Advance();

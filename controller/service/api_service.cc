@@ -164,7 +164,7 @@ grpc::ServerUnaryReactor* ControllerApiService::SubmitRun(grpc::CallbackServerCo
 
 grpc::ServerWriteReactor<v1::RunEvent>* ControllerApiService::WatchRun(grpc::CallbackServerContext* context,
                                                                        const v1::WatchRunRequest* request) {
-  auto stream = std::make_shared<WatchStream>(context, context->peer());
+  auto stream = std::make_shared<WatchStream>(context, context->peer(), request->detail());
   const bool taken = TakeStream();
   stream->Begin([this, taken] {
     if (taken) StreamOver();

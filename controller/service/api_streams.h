@@ -11,17 +11,20 @@ namespace muster {
 class WatchStream final : public WriteStream<v1::RunEvent>, public RunWatcher {
  public:
   static constexpr Nanos kPatience = 10 * kSecond;
-  WatchStream(grpc::CallbackServerContext* context, std::string peer)
+  WatchStream(grpc::CallbackServerContext* context, std::string peer, bool detail)
       : WriteStream(context, {.messages = RunFeed::kHistory + 1024, .bytes = size_t{24} << 20}),
-        peer_(std::move(peer)) {}
+        peer_(std::move(peer)),
+        detail_(detail) {}
 
   bool Offer(const SharedRunEvent& event) override;
   void CutOff() override;
   void End() override { Close(absl::OkStatus(), /*at_once=*/false); }
+  bool detail() const override { return detail_; }
   bool gone() const override { return over(); }
 
  private:
   const std::string peer_;
+  const bool detail_;
   std::string run_;  // named by the first event
 };
 

@@ -76,6 +76,29 @@ v1::RunEvent LiveEvent(const Step& step, const LiveFigures& live) {
   return event;
 }
 
+// Initiators are sent once an interval: there may be thousands.
+void AddDetail(const LiveDetail& detail, bool is_new, v1::LiveNews& out) {
+  for (v1::AgentLive& agent : *out.mutable_agents()) {
+    const auto found = detail.agents.find(agent.agent());
+    if (found == detail.agents.end() || !found->second) continue;
+    agent.set_p50_ns(found->second->p50);
+    agent.set_p99_ns(found->second->p99);
+  }
+  if (!is_new) return;
+  for (const InitiatorLive& initiator : detail.initiators) {
+    v1::InitiatorLive& to = *out.add_initiators();
+    to.set_initiator(initiator.initiator);
+    to.set_agent(WireText(initiator.agent, 64));
+    to.set_iops(initiator.iops);
+    to.set_bytes_per_second(initiator.bytes_per_second);
+    to.set_outstanding(initiator.outstanding);
+    if (!initiator.latency) continue;
+    to.set_p50_ns(initiator.latency->p50);
+    to.set_p99_ns(initiator.latency->p99);
+  }
+  out.set_initiators_left_out(detail.left_out);
+}
+
 }  // namespace
 
 RunFeed::RunFeed(std::string run, const Plan& plan, const Clock& clock)
@@ -99,8 +122,9 @@ void RunFeed::LogLine(bool warning, const std::string& text) {
   Log(warning ? LogLevel::kWarning : LogLevel::kInfo, "{} {}", fields, text);
 }
 
-void RunFeed::Tell(v1::RunEvent event) {
+void RunFeed::Tell(v1::RunEvent event, std::optional<v1::RunEvent> detailed) {
   const SharedRunEvent shared = Shared(std::move(event));
+  const SharedRunEvent full = detailed ? Shared(*std::move(detailed)) : shared;
   switch (shared->body_case()) {
     case v1::RunEvent::kBegan:
       began_ = shared;
@@ -132,7 +156,7 @@ void RunFeed::Tell(v1::RunEvent event) {
       break;
   }
   std::erase_if(watchers_, [&](const std::shared_ptr<RunWatcher>& watcher) {
-    if (watcher->Offer(shared)) return false;
+    if (watcher->Offer(watcher->detail() ? full : shared)) return false;
     watcher->CutOff();
     return true;
   });
@@ -204,7 +228,19 @@ void RunFeed::OnFillProgress(const FillProgress& progress) {
 
 void RunFeed::OnLive(const Step& step, const LiveFigures& live) {
   std::lock_guard lock(mutex_);
-  Tell(LiveEvent(step, live));
+  v1::RunEvent event = LiveEvent(step, live);
+  std::optional<v1::RunEvent> detailed;
+  if (live.detail != nullptr) {
+    detailed = event;
+    AddDetail(*live.detail, live.detail != detail_, *detailed->mutable_live());
+  }
+  detail_ = live.detail;
+  Tell(std::move(event), std::move(detailed));
+}
+
+bool RunFeed::WantsDetail() const {
+  std::lock_guard lock(mutex_);
+  return std::any_of(watchers_.begin(), watchers_.end(), [](const auto& watcher) { return watcher->detail(); });
 }
 
 void RunFeed::OnStepResult(const StepResult& result) {

@@ -22,6 +22,8 @@ class RunWatcher {
   virtual void CutOff() = 0;
   // There are no more events.
   virtual void End() = 0;
+  // It asked for LiveFigures::detail.
+  virtual bool detail() const { return false; }
   // Nobody is there any more.
   virtual bool gone() const = 0;
 };
@@ -40,6 +42,7 @@ class RunFeed final : public RunObserver {
   void OnLive(const Step& step, const LiveFigures& live) override;
   void OnStepResult(const StepResult& result) override;
   void OnEvent(const std::string& text) override;
+  bool WantsDetail() const override;        // somebody who watches does
   void OnEnded(const RunOutcome& outcome);  // the last one
 
   // Tells what has happened so far, then everything as it happens. WATCHERS_FULL.
@@ -52,7 +55,8 @@ class RunFeed final : public RunObserver {
   static constexpr size_t kHistory = 2'000;  // events kept for who comes later
 
  private:
-  void Tell(v1::RunEvent event);  // with the mutex held
+  // With the mutex held. `detailed`: the same news for who asked for detail, if it differs.
+  void Tell(v1::RunEvent event, std::optional<v1::RunEvent> detailed = std::nullopt);
   void Keep(SharedRunEvent event);
   void LogLine(bool warning, const std::string& text);
   std::string AgentNamed(const std::string& text) const;
@@ -66,8 +70,9 @@ class RunFeed final : public RunObserver {
   size_t dropped_ = 0;
   std::vector<std::string> waits_for_, agents_;
   std::vector<std::shared_ptr<RunWatcher>> watchers_;
-  std::vector<Nanos> estimated_;  // of each step, in order
-  uint32_t step_ = 0;             // from 1; 0: none yet
+  std::vector<Nanos> estimated_;              // of each step, in order
+  std::shared_ptr<const LiveDetail> detail_;  // told last
+  uint32_t step_ = 0;                         // from 1; 0: none yet
   Nanos phase_since_ = 0;
   PhaseKind phase_kind_ = PhaseKind::kAttach;  // with phase_
 };

@@ -18,6 +18,7 @@ class FakeWatcher final : public RunWatcher {
   void CutOff() override { ++cuts; }
   void End() override { ++ends; }
   bool gone() const override { return left; }
+  bool detail() const override { return wants_detail; }
 
   // "planned began phase ..."
   std::string Kinds() const {
@@ -31,7 +32,7 @@ class FakeWatcher final : public RunWatcher {
   size_t room = 1'000'000;
   std::vector<SharedRunEvent> events;
   int cuts = 0, ends = 0;
-  bool left = false;
+  bool left = false, wants_detail = false;
 };
 
 struct Rig {
@@ -113,6 +114,38 @@ TEST_CASE("who comes later is told what happened, and the phase and figures at h
   const auto after = rig.Watch();
   CHECK(after->Kinds() == "planned began step ended");
   CHECK(after->ends == 1);
+}
+
+TEST_CASE("detail goes to who asked for it alone, initiators once an interval") {
+  Rig rig;
+  const auto plain = rig.Watch();
+  CHECK_FALSE(rig.feed->WantsDetail());
+  auto top = std::make_shared<FakeWatcher>();
+  top->wants_detail = true;
+  REQUIRE(rig.feed->Watch(top).ok());
+  CHECK(rig.feed->WantsDetail());
+  auto detail = std::make_shared<LiveDetail>();
+  detail->agents["a1"] = LivePercentiles{.p50 = 5, .p99 = 9};
+  detail->agents["a2"] = std::nullopt;
+  detail->initiators = {{.initiator = 3, .agent = "a1", .iops = 7, .latency = LivePercentiles{.p50 = 4, .p99 = 8}},
+                        {.initiator = 4, .agent = "a2"}};
+  LiveFigures live{.interval = 1, .agents = {{.agent = "a1"}, {.agent = "a2"}}};
+  live.detail = detail;
+  rig.feed->OnLive(rig.plan.steps[0], live);
+  rig.feed->OnLive(rig.plan.steps[0], live);
+  REQUIRE(top->events.size() == 3);
+  const v1::LiveNews& first = top->events[1]->live();
+  REQUIRE(first.initiators_size() == 2);
+  CHECK(first.initiators(0).initiator() == 3);
+  CHECK(first.initiators(0).p99_ns() == 8);
+  CHECK_FALSE(first.initiators(1).has_p50_ns());
+  CHECK(first.agents(0).p50_ns() == 5);
+  CHECK_FALSE(first.agents(1).has_p50_ns());
+  CHECK(top->events[2]->live().initiators_size() == 0);
+  CHECK(top->events[2]->live().agents(0).p99_ns() == 9);
+  REQUIRE(plain->events.size() == 3);
+  CHECK(plain->events[1]->live().initiators_size() == 0);
+  CHECK_FALSE(plain->events[1]->live().agents(0).has_p50_ns());
 }
 
 TEST_CASE("a watcher that takes no more is dropped once and the others go on") {
