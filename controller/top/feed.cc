@@ -5,6 +5,7 @@
 #include "common/base/status.h"
 #include "common/base/thread.h"
 #include "controller/cli/remote.h"
+#include "controller/cli/remote.h"
 
 namespace muster {
 namespace {

@@ -251,8 +251,8 @@ namespace {
 
 class Losses final : public agent::LinkListener {
  public:
-  void OnMessage(uint64_t, agent::ControllerSays, Nanos) override { greeted = true; }
-  void OnBadMessage(uint64_t, PhaseKey, absl::Status) override {}
+  void OnMessage(uint64_t, uint64_t, agent::ControllerSays, Nanos) override { greeted = true; }
+  void OnBadMessage(uint64_t, uint64_t, PhaseKey, absl::Status) override {}
   void OnAck(uint64_t, uint64_t, absl::Status) override {}
   void OnLost(uint64_t, absl::Status why) override {
     std::lock_guard lock(mutex_);
