@@ -122,7 +122,7 @@ TEST_CASE("an agent lost in one run is nothing to the other, and may come again"
   const std::string second = f.Submit(request);
   const v1::RunEnded lost = f.WaitForEnd(first);
   CHECK(lost.outcome() == "aborted");
-  CHECK(lost.error().code() == "LINK_BROKEN");
+  CHECK(lost.error().code() == "LEASE_ENDED");
   CHECK(f.WaitForEnd(second).outcome() == "complete");
   f.agents.clear();
   f.Add();
