@@ -21,7 +21,7 @@ void SessionMachine::CheckLink() {
         LinkError("LEASE_ENDED", fmt::format("no Beat was answered within the lease of {}", FormatDuration(lease_))));
   }
   if (now_ >= mute_at_) {
-    return DropLink(LinkError("LINK_MUTE", fmt::format("no Beat was answered for {}", FormatDuration(lease_ / 2))));
+    return DropLink(LinkError("LINK_MUTE", fmt::format("no Beat was answered for {}", FormatDuration(MuteAfter()))));
   }
   if (now_ >= greeting_until_) {
     return DropLink(LinkError("GREETING_TIMEOUT",
@@ -29,7 +29,7 @@ void SessionMachine::CheckLink() {
   }
   if (now_ >= redial_at_) DialNow();
   if (now_ >= next_beat_) {
-    next_beat_ = now_ + options_.beat;
+    next_beat_ = now_ + BeatPeriod();
     SendBeat();
   }
 }
@@ -145,7 +145,7 @@ void SessionMachine::ResumeSession(const HelloReply& message) {
 void SessionMachine::LinkUp(uint64_t link_id) {
   link_up_ = true;
   greeting_until_ = kNever;
-  mute_at_ = now_ + lease_ / 2;
+  mute_at_ = now_ + MuteAfter();
   answered_seq_ = 0;
   answered_t4_ = 0;
   next_beat_ = now_;
@@ -192,7 +192,7 @@ void SessionMachine::OnMessage(const BeatReply& message, Nanos received) {
     if (state_ == State::kHandingOver && log_.empty()) Rest();
   }
   unanswered_.erase(unanswered_.begin(), asked + 1);
-  mute_at_ = now_ + lease_ / 2;
+  mute_at_ = now_ + MuteAfter();
   answered_seq_ = message.seq;
   answered_t4_ = received;
   backoff_ = 0;

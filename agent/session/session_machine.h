@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -107,6 +108,10 @@ class SessionMachine {
   void OnMessage(const Goodbye& message, Nanos received);
   void CheckTime();
   void CheckLink();
+  // A short lease is renewed more often, so that a late answer costs neither the lease nor the link.
+  Nanos BeatPeriod() const { return std::min(options_.beat, lease_ / 4); }
+  // Half a lease, but never so short that one Beat which is late looks like a link that is mute.
+  Nanos MuteAfter() const { return std::max(lease_ / 2, 3 * BeatPeriod()); }
   void SendBeat();
   void DialNow();
   void RetryIn(Nanos delay);
