@@ -179,8 +179,8 @@ struct PhaseSpec {
 struct Step {
   uint32_t index = 0;
   uint32_t first_attempt = 0;  // above 0 in a resumed run: lower numbers were used by the run before it
-  std::string name;           // unique: the campaign's step name, with the sweep point ("db[initiators=2,load=1T4Q]")
-  std::string campaign_step;  // as written
+  std::string name;            // unique: the campaign's step name, with the sweep point ("db[initiators=2,load=1T4Q]")
+  std::string campaign_step;   // as written
   std::vector<std::pair<std::string, std::string>> sweep_point;  // ("initiators","2"), in the order written
   std::string target;
   std::vector<ObjectSpec> objects;

@@ -43,8 +43,8 @@ struct DetailAsked {
 // Time has passed; nothing else.
 struct Tick {};
 
-using RunEvent =
-    std::variant<AgentEvent, ReportsCommitted, SpaceChecked, StepSealed, StoreFailed, StoreFinished, CancelAsked, DetailAsked, Tick>;
+using RunEvent = std::variant<AgentEvent, ReportsCommitted, SpaceChecked, StepSealed, StoreFailed, StoreFinished,
+                              CancelAsked, DetailAsked, Tick>;
 
 // ---- Actions, to be carried out in order
 

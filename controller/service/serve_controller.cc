@@ -55,8 +55,12 @@ class Serving final : public ServeController {
               .boot_id = BootId(),
               .time_namespace = TimeNamespaceInode()},
              RandomEpoch(), clock_),
-        book_({.runs_dir = options.runs_dir, .build = std::string(BuildString()), .queue = {}, .deadlines = {}, .lease = options.lease}, hub_,
-              clock_),
+        book_({.runs_dir = options.runs_dir,
+               .build = std::string(BuildString()),
+               .queue = {},
+               .deadlines = {},
+               .lease = options.lease},
+              hub_, clock_),
         agents_(hub_),
         api_(hub_, book_, std::string(BuildString()), options.lease, clock_) {}
   ~Serving() override { Close(); }

@@ -5,7 +5,6 @@
 #include "common/base/status.h"
 #include "common/base/thread.h"
 #include "controller/cli/remote.h"
-#include "controller/cli/remote.h"
 
 namespace muster {
 namespace {

@@ -359,8 +359,8 @@ def test_clients_without_a_controller_are_told(place):
         done = muster(*verb, "--controller", address, "--json")
         assert done.code == 3 and error_code(done) == "CONTROLLER_NOT_THERE", done
         assert "muster serve" in done.err, done
-    bad = muster("agents", "--controller", "host:1", "--json")
-    assert bad.code == 2 and error_code(bad) == "ADDRESS_INVALID", bad
+    bad = muster("agents", "--controller", "unix:relative", "--json")
+    assert bad.code == 2 and error_code(bad) == "ENDPOINT_INVALID", bad
     both = muster("run", null(place, "short"), "--controller", address, "--local", "2")
     assert both.code == 2 and "--local" in both.err, both
     alone = muster("run", null(place, "short"), "--detach")
