@@ -2,6 +2,8 @@
 
 #include <grpc/impl/codegen/grpc_types.h>
 
+#include <vector>
+
 #include "agent/link/calls.h"
 #include "agent/link/link_codec.h"
 #include "common/base/status.h"
@@ -12,6 +14,7 @@ namespace {
 constexpr int kReceiveLimit = 16 << 20;
 constexpr int kReconnectBackoffMs = 2000;
 constexpr Nanos kFlushTime = kSecond;
+constexpr size_t kMostRetired = 64;  // cancelled calls end at once; a bound all the same
 constexpr Nanos kCancelTime = 2 * kSecond;
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const ControllerAddress& address) {
@@ -40,6 +43,7 @@ class GrpcLink final : public ControllerLink {
   ~GrpcLink() override {
     if (hub_) Close();
     End(kFlushTime);
+    for (const Retired& link : retired_) link.hub->WaitForCalls(kCancelTime);
   }
 
   void Dial(uint64_t link, const Hello& hello) override {
@@ -47,9 +51,12 @@ class GrpcLink final : public ControllerLink {
     hub_ = std::make_shared<LinkHub>(link, "controller " + address_.endpoint.Text(), clock_, listener_);
     const auto channel = MakeChannel(address_);
     if (!channel.ok()) return hub_->Lost(channel.status());
-    stub_ = v1::AgentLink::NewStub(*channel);
+    channel_ = *channel;
+    stub_ = v1::AgentLink::NewStub(channel_);
     control_ = std::make_shared<ControlCall>(hub_);
     control_->Begin(*stub_, hello);
+    std::erase_if(retired_, [](const Retired& link) { return link.hub->WaitForCalls(0); });
+    if (retired_.size() > kMostRetired) retired_.erase(retired_.begin());
   }
 
   void OpenReports(uint64_t link_id) override {
@@ -82,14 +89,24 @@ class GrpcLink final : public ControllerLink {
     if (!ended && flush > 0) hub_->WaitForCalls(kCancelTime);
     control_.reset();
     report_.reset();
-    hub_.reset();
     stub_.reset();
+    // gRPC's own thread would destroy the channel with the last call that ends, and with the last channel itself.
+    retired_.push_back({.hub = std::move(hub_), .channel = std::move(channel_)});
+    hub_.reset();
+    channel_.reset();
   }
 
   const ControllerAddress address_;
   const Clock& clock_;
   LinkListener& listener_;
   std::shared_ptr<LinkHub> hub_;
+  // Of a link that was left; kept until its calls have ended and another channel lives.
+  struct Retired {
+    std::shared_ptr<LinkHub> hub;
+    std::shared_ptr<grpc::Channel> channel;
+  };
+  std::vector<Retired> retired_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::AgentLink::Stub> stub_;
   std::shared_ptr<ControlCall> control_;
   std::shared_ptr<ReportCall> report_;
