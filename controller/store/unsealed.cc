@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "common/base/status.h"
 #include "common/plan/layout.h"
@@ -24,6 +25,7 @@ struct Committed {
   int64_t intervals = 0;
   int64_t newest = -1;
   bool totals = false;
+  std::set<uint32_t> initiators;  // of its intervals: each names all that the agent carries
 };
 using Carriers = std::map<std::string, Committed>;  // agents that carry initiators of the step
 
@@ -34,7 +36,7 @@ absl::StatusOr<Step> PlannedStep(const Plan& plan, uint32_t index) {
   return DamagedRecord(fmt::format("reports of step {}, which the plan does not have", index + 1));
 }
 
-// As the run deals them: agents in the order in which they were written at its start.
+// As a run deals them with all its agents there, in the order in which they were written at its start.
 absl::StatusOr<PhaseShape> ShapeOf(Database& db, const Plan& plan, const Step& step) {
   std::vector<std::string> agents;
   MUSTER_ASSIGN_OR_RETURN(Statement rows, db.Prepare("SELECT id FROM agents ORDER BY rowid"));
@@ -73,8 +75,36 @@ absl::Status ForEachReport(Database& db, const UnsealedStep& unsealed, Use use) 
   }
 }
 
+// A run that goes on without lost agents deals its initiators over those that are left. Then what the agents report
+// says who carries what, as far as all of the step's initiators are in it; a plan that fits the reports says it better,
+// since it knows of agents that have not reported yet too.
+void FitToReports(const Carriers& carriers, uint32_t initiators, PhaseShape& shape) {
+  std::set<uint32_t> all;
+  bool fits = true;
+  for (const auto& [agent, committed] : carriers) {
+    const auto dealt = shape.agents.find(agent);
+    for (const uint32_t initiator : committed.initiators) {
+      all.insert(initiator);
+      fits = fits && dealt != shape.agents.end() &&
+             std::find(dealt->second.begin(), dealt->second.end(), initiator) != dealt->second.end();
+    }
+  }
+  if (fits) return;
+  shape.agents.clear();
+  for (const auto& [agent, committed] : carriers) {
+    if (!committed.initiators.empty()) shape.agents[agent] = {committed.initiators.begin(), committed.initiators.end()};
+  }
+  // Somebody carries the others and has not reported: no interval is there from all agents.
+  std::vector<uint32_t> silent;
+  for (uint32_t i = 0; i < initiators; ++i) {
+    if (!all.contains(i)) silent.push_back(i);
+  }
+  if (!silent.empty()) shape.agents["(not reported)"] = std::move(silent);
+}
+
 absl::Status Count(const v1::ReportMessage& report, Committed& committed) {
   if (report.has_interval() && !report.interval().drain()) {
+    for (const auto& initiator : report.interval().initiators()) committed.initiators.insert(initiator.initiator());
     ++committed.intervals;
     committed.newest = std::max(committed.newest, report.interval().interval());
   }
@@ -169,12 +199,13 @@ absl::StatusOr<StepResult> MergeUnsealed(Database& db, const UnsealedStep& unsea
   MUSTER_ASSIGN_OR_RETURN(result.step, PlannedStep(plan, unsealed.step));
   MUSTER_RETURN_IF_ERROR(CheckTally(db, {"raw", unsealed.step, unsealed.attempt, kMeasure}, TallyDepth::kRows,
                                     fmt::format("step {} ({})", unsealed.step + 1, result.step.name)));
-  MUSTER_ASSIGN_OR_RETURN(const PhaseShape shape, ShapeOf(db, plan, result.step));
+  MUSTER_ASSIGN_OR_RETURN(PhaseShape shape, ShapeOf(db, plan, result.step));
   Carriers carriers;
-  for (const auto& [agent, initiators] : shape.agents) carriers[agent];
   MUSTER_RETURN_IF_ERROR(ForEachReport(db, unsealed, [&](const std::string& agent, const v1::ReportMessage& report) {
     return Count(report, carriers[agent]);
   }));
+  FitToReports(carriers, result.step.initiators, shape);
+  for (const auto& [agent, initiators] : shape.agents) carriers[agent];
   int64_t last = kForEver;
   for (const auto& [agent, committed] : carriers) last = std::min(last, committed.newest);
 

@@ -15,7 +15,8 @@ namespace muster::test {
 // ("first") and 1 ("second"), 1 interval of warm-up and a window of 10, 100 reads of 100 us an interval and initiator.
 class InterruptedRun {
  public:
-  InterruptedRun() {
+  // `lost`: agents that were there when the run began and carry nothing now.
+  explicit InterruptedRun(const std::vector<std::string>& lost = {}) {
     writer_ = MustCreate(dir_.path(), Header("cut"));
     Plan plan;
     plan.steps.resize(2);
@@ -30,6 +31,7 @@ class InterruptedRun {
       step.measure.window_intervals = shape_.window_intervals;
     }
     REQUIRE(writer_->WritePlan(plan).ok());
+    for (const std::string& agent : lost) REQUIRE(writer_->WriteAgent({.id = agent}).ok());
     for (const auto& [agent, initiators] : shape_.agents) REQUIRE(writer_->WriteAgent({.id = agent}).ok());
   }
 

@@ -72,6 +72,29 @@ TEST_CASE("a step cut off shows the figures of what all agents had committed") {
   CHECK(summary->committed_step == "second");
 }
 
+TEST_CASE("a step cut off after agents were lost is read by who reports what") {
+  // Dealt over all three, local-0 would carry initiator 0 and local-1 the other.
+  InterruptedRun run({"local-0"});
+  run.CommitIntervals("local-1", 5);
+  SECTION("all initiators are reported: figures of the intervals that both committed") {
+    run.CommitIntervals("local-2", 4);
+    run.Cut();
+    const auto results = MustOpen(run.path())->Results();
+    REQUIRE(results.ok());
+    REQUIRE(results->size() == 1);
+    CHECK((*results)[0].outcome == StepOutcome::kInterrupted);
+    CHECK((*results)[0].figures.intervals == 3);  // four less the warm-up
+    CHECK((*results)[0].figures.fleet.kinds.at(0).completed == 3 * 2 * 100);
+  }
+  SECTION("an initiator of which nobody has reported: a row, no figures and no damage") {
+    run.Cut();
+    const auto results = MustOpen(run.path())->Results();
+    REQUIRE(results.ok());
+    REQUIRE(results->size() == 1);
+    CHECK((*results)[0].figures.intervals == 0);
+  }
+}
+
 TEST_CASE("a run cut off between steps, or before the first, says how far it came") {
   InterruptedRun run;
   const bool began = GENERATE(false, true);
