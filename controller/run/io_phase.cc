@@ -153,9 +153,9 @@ void IoPhase::GiveUp(RunContext& ctx, Part& part, absl::Status why) {
 
 void IoPhase::OnLost(RunContext& ctx, FleetAgent& agent) {
   Part* part = Find(agent);
-  if (part == nullptr) return;  // it carries nothing here; the run ends after this step
-  // What it was to deliver is there: the figures need it no more.
+  if (part == nullptr) return;  // it carries nothing here: what that means for the run is decided after the step
   if (state_ == State::kQuiet || (state_ == State::kUndoing && cause() == EndCause::kNone)) fewer_ = true;
+  // What it was to deliver is there: the figures need it no more.
   if (part->stage == Stage::kEnded || part->stage == Stage::kLost) return;
   part->stage = Stage::kLost;
   OnGivenUp(*part);
