@@ -29,6 +29,14 @@ int ServeVerb(const ServeVerbOptions& options, const std::atomic<int>& stop, con
                   false, kExitUsage);
     }
   }
+  if (options.insecure_tcp && options.tls.any()) {
+    return Fail(MakeError(absl::StatusCode::kInvalidArgument,
+                          {.code = "USAGE",
+                           .place = "--ca, --cert, --key",
+                           .message = "with --insecure-tcp there is no TLS",
+                           .next = "Leave one or the other out."}),
+                false, kExitUsage);
+  }
   if (serve.listen.tcp.empty() && (options.tls.any() || options.insecure_tcp)) {
     return Fail(MakeError(absl::StatusCode::kInvalidArgument,
                           {.code = "USAGE",

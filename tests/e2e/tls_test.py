@@ -89,6 +89,10 @@ def test_a_run_over_mutual_tls(place):
         assert done.code == 0, done
         step = done.steps()[0]
         assert step["outcome"] == "VALID" and "insecure_tcp" not in {c["name"] for c in step["checks"]}, step
+        # The environment names the files as well.
+        names = dict(zip(("MUSTER_CA", "MUSTER_CERT", "MUSTER_KEY"), it.files("user-alice")[1::2]))
+        named = muster("agents", env={**os.environ, **names, "MUSTER_CONTROLLER": it.address})
+        assert named.code == 0 and "a1" in named.out, named
         # A viewer may look and nothing else.
         assert it.ask("status", user="user-bob").code == 0
         refused = it.ask("run", place.campaign(CAMPAIGN), user="user-bob")
@@ -135,6 +139,7 @@ def test_insecure_tcp_runs_and_is_warned_of_everywhere(place):
 def test_serve_names_the_file_that_cannot_work(place):
     for arguments, code in ((["--listen", "127.0.0.1:0"], "TLS_FILES_INCOMPLETE"), (["--ca", "x"], "USAGE"),
                             (["--listen", "unix:relative"], "ENDPOINT_INVALID"),
+                            (["--listen", "127.0.0.1:0", "--insecure-tcp", "--ca", "x"], "USAGE"),
                             (["--listen", "127.0.0.1:0", "--ca", "/no", "--cert", "/no", "--key", "/no"], "SYS_ENOENT")):
         done = muster("serve", "--runs", place.runs, *arguments)
         assert done.code in (2, 3) and code in done.err, (arguments, done)
