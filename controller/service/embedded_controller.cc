@@ -1,11 +1,6 @@
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <random>
-
-#include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/wire/version.h"
 #include "controller/fleet/link_hub.h"
@@ -14,35 +9,21 @@
 #include "controller/service/controller_server.h"
 #include "controller/service/inspector.h"
 #include "controller/service/listener.h"
-#include "controller/service/socket_dir.h"
 
 namespace muster {
 namespace {
-
-constexpr int kMaxMessage = 16 << 20;
-constexpr Nanos kGoodbye = 3 * kSecond;
-
-uint64_t RandomEpoch() {
-  std::random_device device;
-  return (static_cast<uint64_t>(device()) << 32 | device()) | 1;
-}
 
 class EmbeddedController final : public ControllerServer {
  public:
   explicit EmbeddedController(const ServerOptions& options)
       : listener_(options.listen),
         clock_(SteadyClock::Get()),
-        hub_({.api_min = kApiMin,
-              .api_max = kApiMax,
-              .build = options.build.empty() ? std::string(BuildString()) : options.build,
-              .lease = options.lease,
-              .boot_id = BootId(),
-              .time_namespace = TimeNamespaceInode()},
-             RandomEpoch(), clock_),
+        hub_(FleetOf(options.build.empty() ? std::string(BuildString()) : options.build, options.lease), RandomEpoch(),
+             clock_),
         service_(hub_) {}
-  ~EmbeddedController() override { Stop(); }
+  ~EmbeddedController() override { listener_.Close(hub_); }
 
-  absl::Status Start();
+  absl::Status Start() { return listener_.Listen({&service_}); }
   std::vector<Endpoint> Listening() const override { return listener_.endpoints(); }
   absl::Status WaitForAgents(uint32_t count, Nanos timeout, const std::atomic<int>& cancel) override;
   absl::StatusOr<std::vector<TargetView>> Inspect(const Plan& plan, Nanos timeout) override {
@@ -58,29 +39,15 @@ class EmbeddedController final : public ControllerServer {
                  const std::atomic<int>& cancel) override {
     return DriveRun(plan, options, observer, cancel, hub_, clock_);
   }
-  void Shutdown() override { Stop(); }
+  void Shutdown() override { listener_.Close(hub_); }
 
  private:
-  void Stop();
-
   Listener listener_;
   const Clock& clock_;
-  LinkHub hub_;  // outlives the server
+  LinkHub hub_;
   AgentLinkService service_;
-  std::unique_ptr<grpc::Server> server_;
   uint64_t inspections_ = 0;
 };
-
-absl::Status EmbeddedController::Start() {
-  grpc::ServerBuilder builder;
-  MUSTER_RETURN_IF_ERROR(listener_.AddTo(builder));
-  builder.SetMaxReceiveMessageSize(kMaxMessage);
-  builder.RegisterService(&service_);
-  server_ = builder.BuildAndStart();
-  absl::Status opened = listener_.Opened(server_.get());
-  if (!opened.ok()) server_.reset();
-  return opened;
-}
 
 absl::Status EmbeddedController::WaitForAgents(uint32_t count, Nanos timeout, const std::atomic<int>& cancel) {
   const Nanos until = clock_.Now() + timeout;
@@ -107,17 +74,6 @@ absl::Status EmbeddedController::WaitForAgents(uint32_t count, Nanos timeout, co
     }
     hub_.WaitForChange(std::min<Nanos>(until - now, 50 * kMillisecond));
   }
-}
-
-void EmbeddedController::Stop() {
-  if (server_ == nullptr) return;
-  if (!hub_.GoodbyeAll("the controller is ending", kGoodbye)) {
-    Log(LogLevel::kWarning, "agents did not end their links within {}", FormatDuration(kGoodbye));
-  }
-  // What is still open is cancelled at the deadline; returns when the last callback has.
-  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-  server_.reset();
-  listener_.Close();
 }
 
 }  // namespace

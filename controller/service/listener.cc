@@ -4,14 +4,25 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <random>
+#include <utility>
 
 #include "common/base/clock.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
+#include "common/base/units.h"
+#include "common/wire/version.h"
 #include "controller/service/server_credentials.h"
 #include "controller/service/socket_dir.h"
 
 namespace muster {
+namespace {
+
+constexpr int kMaxMessage = 16 << 20;
+constexpr Nanos kGoodbye = 3 * kSecond;
+
+}  // namespace
 
 absl::Status Listener::AddTcp(grpc::ServerBuilder& builder) {
   if (options_.tcp.empty()) return absl::OkStatus();
@@ -44,7 +55,7 @@ absl::Status Listener::AddTo(grpc::ServerBuilder& builder) {
   return AddTcp(builder);
 }
 
-absl::Status Listener::Opened(const grpc::Server* server) {
+absl::Status Listener::Opened() {
   const auto in_use = [](std::string code, std::string place) {
     return MakeError(absl::StatusCode::kUnavailable,
                      {.code = std::move(code),
@@ -56,7 +67,7 @@ absl::Status Listener::Opened(const grpc::Server* server) {
     if (ports_[i] == 0) return in_use("PORT_IN_USE", options_.tcp[i].Text());
   }
   const std::string& path = options_.socket_path;
-  if (server == nullptr) return in_use("SOCKET_IN_USE", path);
+  if (server_ == nullptr) return in_use("SOCKET_IN_USE", path);
   if (!path.empty()) {
     if (chmod(path.c_str(), 0600) != 0) return ErrnoError(errno, "chmod", path);
     endpoints_.push_back({.path = path});
@@ -68,8 +79,40 @@ absl::Status Listener::Opened(const grpc::Server* server) {
   return absl::OkStatus();
 }
 
-void Listener::Close() {
+absl::Status Listener::Listen(const std::vector<grpc::Service*>& services) {
+  grpc::ServerBuilder builder;
+  MUSTER_RETURN_IF_ERROR(AddTo(builder));
+  builder.SetMaxReceiveMessageSize(kMaxMessage);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  server_ = builder.BuildAndStart();
+  absl::Status opened = Opened();
+  if (!opened.ok()) server_.reset();
+  return opened;
+}
+
+void Listener::Close(LinkHub& hub) {
+  if (server_ == nullptr) return;
+  if (!hub.GoodbyeAll("the controller is ending", kGoodbye)) {
+    Log(LogLevel::kWarning, "agents did not end their links within {}", FormatDuration(kGoodbye));
+  }
+  // What is still open is cancelled at the deadline; returns when the last callback has.
+  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  server_.reset();
   if (!options_.socket_path.empty()) unlink(options_.socket_path.c_str());
+}
+
+FleetOptions FleetOf(std::string build, Nanos lease) {
+  return {.api_min = kApiMin,
+          .api_max = kApiMax,
+          .build = std::move(build),
+          .lease = lease,
+          .boot_id = BootId(),
+          .time_namespace = TimeNamespaceInode()};
+}
+
+uint64_t RandomEpoch() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32 | device()) | 1;
 }
 
 }  // namespace muster

@@ -1,12 +1,14 @@
 #pragma once
 #include <grpcpp/grpcpp.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/tls/credentials.h"
 #include "common/tls/endpoint.h"
+#include "controller/fleet/link_hub.h"
 
 namespace muster {
 
@@ -18,27 +20,35 @@ struct ListenOptions {
   bool insecure_tcp = false;  // for the lab: whoever reaches the port may do everything
 };
 
-// The ports of one gRPC server: adds them with the credentials each needs, and says what gRPC does not. Not
-// thread-safe.
+// The one gRPC server of a controller and its ports, each with the credentials it needs. Not thread-safe.
 class Listener {
  public:
   explicit Listener(ListenOptions options) : options_(std::move(options)) {}
-  // Before BuildAndStart. SOCKET_PATH_TOO_LONG, SOCKET_IN_USE, SOCKET_DIRECTORY (not 0700 or not ours); TLS_*
-  // (tls/credentials.h).
-  absl::Status AddTo(grpc::ServerBuilder& builder);
-  // After it. SOCKET_IN_USE, PORT_IN_USE: the server is to be ended then, since gRPC goes on with the ports it got.
-  absl::Status Opened(const grpc::Server* server);
+  // Serves them from now on; they outlive Close. SOCKET_PATH_TOO_LONG, SOCKET_IN_USE, SOCKET_DIRECTORY (not 0700 or not
+  // ours); TLS_* (tls/credentials.h); PORT_IN_USE.
+  absl::Status Listen(const std::vector<grpc::Service*>& services);
+  bool listening() const { return server_ != nullptr; }
   // With the ports that were chosen for port 0.
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
-  // The server has ended: the socket goes.
-  void Close();
+  // Says Goodbye to the agents of `hub`, ends what is open, within 4 s in all, and removes the socket. When it returns,
+  // no service is called any more. Idempotent; to be called before the services and the hub go.
+  void Close(LinkHub& hub);
 
  private:
+  absl::Status AddTo(grpc::ServerBuilder& builder);
   absl::Status AddTcp(grpc::ServerBuilder& builder);
+  // gRPC goes on with the ports it got.
+  absl::Status Opened();
 
   const ListenOptions options_;
+  std::unique_ptr<grpc::Server> server_;
   std::vector<int> ports_;
   std::vector<Endpoint> endpoints_;
 };
+
+// The fleet of a controller on this host.
+FleetOptions FleetOf(std::string build, Nanos lease);
+// A number that no other process of a controller has; never 0.
+uint64_t RandomEpoch();
 
 }  // namespace muster

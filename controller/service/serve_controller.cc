@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <random>
 #include <thread>
 
 #include "common/base/log_file.h"
@@ -16,20 +15,13 @@
 #include "common/wire/version.h"
 #include "controller/service/agent_link_service.h"
 #include "controller/service/api_service.h"
-#include "controller/service/socket_dir.h"
 
 namespace muster {
 namespace {
 
-constexpr int kMaxMessage = 16 << 20;
 constexpr Nanos kGoodbye = 3 * kSecond;
 constexpr Nanos kQuiet = 500 * kMillisecond;
 constexpr Nanos kPoll = 50 * kMillisecond;  // signals are looked at this often
-
-uint64_t RandomEpoch() {
-  std::random_device device;
-  return (static_cast<uint64_t>(device()) << 32 | device()) | 1;
-}
 
 absl::Status MakeRunsDir(const std::string& dir) {
   std::error_code error;
@@ -48,13 +40,7 @@ class Serving final : public ServeController {
       : options_(options),
         listener_(options.listen),
         clock_(SteadyClock::Get()),
-        hub_({.api_min = kApiMin,
-              .api_max = kApiMax,
-              .build = std::string(BuildString()),
-              .lease = options.lease,
-              .boot_id = BootId(),
-              .time_namespace = TimeNamespaceInode()},
-             RandomEpoch(), clock_),
+        hub_(FleetOf(std::string(BuildString()), options.lease), RandomEpoch(), clock_),
         book_({.runs_dir = options.runs_dir,
                .build = std::string(BuildString()),
                .queue = {},
@@ -81,22 +67,12 @@ class Serving final : public ServeController {
   RunBook book_;
   AgentLinkService agents_;
   ControllerApiService api_;
-  std::unique_ptr<grpc::Server> server_;
   int reopened_ = 0;
 };
 
 absl::Status Serving::Start() {
   MUSTER_RETURN_IF_ERROR(MakeRunsDir(options_.runs_dir));
-  grpc::ServerBuilder builder;
-  MUSTER_RETURN_IF_ERROR(listener_.AddTo(builder));
-  builder.SetMaxReceiveMessageSize(kMaxMessage);
-  builder.RegisterService(&agents_);
-  builder.RegisterService(&api_);
-  server_ = builder.BuildAndStart();
-  if (absl::Status opened = listener_.Opened(server_.get()); !opened.ok()) {
-    server_.reset();
-    return opened;
-  }
+  MUSTER_RETURN_IF_ERROR(listener_.Listen({&agents_, &api_}));
   prctl(PR_SET_DUMPABLE, 0);
   for (const Endpoint& endpoint : listener_.endpoints()) {
     Log(LogLevel::kInfo, "muster {} listens on {}, runs in {}, lease {}", BuildString(), endpoint.Text(),
@@ -141,15 +117,9 @@ void Serving::Serve(const std::atomic<int>& stop, const std::atomic<int>& reopen
 }
 
 void Serving::Close() {
-  if (server_ == nullptr) return;
+  if (!listener_.listening()) return;
   if (!api_.WaitForQuiet(kQuiet, kGoodbye)) Log(LogLevel::kWarning, "clients did not take the end of their runs");
-  if (!hub_.GoodbyeAll("the controller is ending", kGoodbye)) {
-    Log(LogLevel::kWarning, "agents did not end their links within {}", FormatDuration(kGoodbye));
-  }
-  // What is still open is cancelled at the deadline; returns when the last callback has.
-  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-  server_.reset();
-  listener_.Close();
+  listener_.Close(hub_);
 }
 
 }  // namespace
