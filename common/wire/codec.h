@@ -17,6 +17,8 @@ namespace muster {
 // Between wire messages and plain structs. Decoders check what a rule cannot (layout of histograms, kinds, slots,
 // sizes) and return typed errors naming the field; they allocate nothing beyond the checked message.
 
+v1::PhaseKind ToProto(PhaseKind kind);
+absl::StatusOr<PhaseKind> FromProto(v1::PhaseKind kind);
 v1::PhaseKey ToProto(const PhaseKey& key);
 absl::StatusOr<PhaseKey> FromProto(const v1::PhaseKey& key);
 

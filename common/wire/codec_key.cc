@@ -4,9 +4,8 @@
 #include "common/wire/invalid.h"
 
 namespace muster {
-namespace {
 
-absl::StatusOr<PhaseKind> Decode(v1::PhaseKind kind) {
+absl::StatusOr<PhaseKind> FromProto(v1::PhaseKind kind) {
   switch (kind) {
     case v1::PHASE_KIND_ATTACH:
       return PhaseKind::kAttach;
@@ -21,7 +20,7 @@ absl::StatusOr<PhaseKind> Decode(v1::PhaseKind kind) {
   }
 }
 
-v1::PhaseKind Encode(PhaseKind kind) {
+v1::PhaseKind ToProto(PhaseKind kind) {
   switch (kind) {
     case PhaseKind::kAttach:
       return v1::PHASE_KIND_ATTACH;
@@ -35,19 +34,17 @@ v1::PhaseKind Encode(PhaseKind kind) {
   return v1::PHASE_KIND_UNSPECIFIED;
 }
 
-}  // namespace
-
 v1::PhaseKey ToProto(const PhaseKey& key) {
   v1::PhaseKey out;
   out.set_run(key.run);
   out.set_step(key.step);
-  out.set_phase(Encode(key.phase));
+  out.set_phase(ToProto(key.phase));
   out.set_attempt(key.attempt);
   return out;
 }
 
 absl::StatusOr<PhaseKey> FromProto(const v1::PhaseKey& key) {
-  auto phase = Decode(key.phase());
+  auto phase = FromProto(key.phase());
   if (!phase.ok()) return AtPlace(phase.status(), "key");
   if (key.run().empty()) return InvalidField("key.run", "the run is not named");
   return PhaseKey{.run = key.run(), .step = key.step(), .phase = *phase, .attempt = key.attempt()};

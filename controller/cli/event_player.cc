@@ -8,7 +8,6 @@
 #include "controller/cli/json_events.h"
 #include "controller/cli/output.h"
 #include "controller/cli/remote.h"
-#include "controller/client/phase_kind.h"
 #include "controller/store/figure_codec.h"
 
 namespace muster {
@@ -105,8 +104,8 @@ absl::Status EventPlayer::Play(const v1::RunEvent& event) {
       return absl::OkStatus();
     case v1::RunEvent::kPhase: {
       const Step* step = StepOf(event.phase().step());
-      const auto kind = PhaseKindOf(event.phase().phase());
-      if (step == nullptr || !kind) return Invalid("a phase of an unknown step has begun");
+      const auto kind = FromProto(event.phase().phase());
+      if (step == nullptr || !kind.ok()) return Invalid("a phase of an unknown step has begun");
       const Nanos expected = event.phase().expected_ns();
       // For who came later: what is left of it.
       view_->OnPhase(*step, *kind, expected > 0 ? std::max<Nanos>(1, expected - event.phase().elapsed_ns()) : 0);

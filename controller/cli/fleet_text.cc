@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "common/base/units.h"
+#include "common/wire/codec.h"
 #include "controller/cli/live_view.h"
-#include "controller/client/phase_kind.h"
 #include "controller/report/table.h"
 
 namespace muster {
@@ -49,8 +49,8 @@ std::string StateText(const v1::RunStatus& run) {
 }
 
 std::string PhaseText(const v1::RunStatus& run) {
-  const auto kind = PhaseKindOf(run.phase());
-  return kind ? std::string(PhaseKindName(*kind)) : "-";
+  const auto kind = FromProto(run.phase());
+  return kind.ok() ? std::string(PhaseKindName(*kind)) : "-";
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
+#include "common/wire/codec.h"
 #include "controller/campaign/campaign.h"
-#include "controller/client/phase_kind.h"
 
 namespace muster {
 namespace {
@@ -180,7 +180,7 @@ std::string JsonRuns(const v1::RunList& in) {
                         : r.state() == v1::RUN_STATE_RUNNING ? "running"
                         : r.state() == v1::RUN_STATE_ENDING  ? "ending"
                                                              : "ended";
-    const auto kind = PhaseKindOf(r.phase());
+    const auto kind = FromProto(r.phase());
     runs.push_back({{"id", r.run()},
                     {"campaign", r.campaign()},
                     {"state", state},
@@ -190,7 +190,7 @@ std::string JsonRuns(const v1::RunList& in) {
                     {"steps", r.steps()},
                     {"step", r.step()},
                     {"step_name", r.step_name()},
-                    {"phase", kind ? Json(std::string(PhaseKindName(*kind))) : Json(nullptr)},
+                    {"phase", kind.ok() ? Json(std::string(PhaseKindName(*kind))) : Json(nullptr)},
                     {"progress", r.progress()},
                     {"left_ns", r.left_ns()},
                     {"iops", r.iops()},

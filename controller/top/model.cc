@@ -7,7 +7,7 @@
 #include <set>
 
 #include "common/base/status.h"
-#include "controller/client/phase_kind.h"
+#include "common/wire/codec.h"
 
 namespace muster {
 namespace {
@@ -144,7 +144,11 @@ void TopModel::Event(const v1::RunEvent& event, Nanos now) {
       break;
     case v1::RunEvent::kPhase:
       run.step = event.phase().step() + 1;
-      run.phase = PhaseKindOf(event.phase().phase());
+      if (const auto kind = FromProto(event.phase().phase()); kind.ok()) {
+        run.phase = *kind;
+      } else {
+        run.phase.reset();
+      }
       run.phase_expected = event.phase().expected_ns();
       run.phase_since = now - event.phase().elapsed_ns();
       run.fill.reset();
