@@ -21,7 +21,7 @@
 #include "common/wire/version.h"
 #include "controller/service/controller_server.h"
 #include "muster/v1/agent_link.grpc.pb.h"
-#include "tests/integration/tls/certs.h"
+#include "tests/support/certs.h"
 
 namespace muster::test {
 namespace {
