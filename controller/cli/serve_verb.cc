@@ -30,11 +30,10 @@ int ServeVerb(const ServeVerbOptions& options, const std::atomic<int>& stop, con
     }
   }
   if (options.insecure_tcp && options.tls.any()) {
-    return Fail(MakeError(absl::StatusCode::kInvalidArgument,
-                          {.code = "USAGE",
-                           .place = "--ca, --cert, --key",
-                           .message = "with --insecure-tcp there is no TLS",
-                           .next = "Leave one or the other out."}),
+    return Fail(MakeError(absl::StatusCode::kInvalidArgument, {.code = "USAGE",
+                                                               .place = "--ca, --cert, --key",
+                                                               .message = "with --insecure-tcp there is no TLS",
+                                                               .next = "Leave one or the other out."}),
                 false, kExitUsage);
   }
   if (serve.listen.tcp.empty() && (options.tls.any() || options.insecure_tcp)) {
