@@ -21,7 +21,10 @@ std::vector<std::pair<std::string, std::string>> KeysOf(const TargetClaim& claim
   return {keys.begin(), keys.end()};
 }
 
-std::string Whose(const std::string& run, bool waits) {
+std::string Whose(const std::string& run, bool waits, Nanos quiet_in) {
+  if (quiet_in > 0) {
+    return fmt::format("which an agent that run {} lost may load for up to {} more", run, FormatDuration(quiet_in));
+  }
   return waits ? fmt::format("kept for run {}, which came first", run) : fmt::format("used by run {}", run);
 }
 
@@ -66,7 +69,7 @@ bool RunQueue::Choose(const RunNeeds& needs, const std::vector<QueueAgent>& ther
     if (free.size() >= wanted) break;
     const auto taken = claims.agents.find(agent->id);
     if (taken != claims.agents.end()) {
-      why.push_back(fmt::format("agent {}, {}", agent->id, Whose(taken->second.run, taken->second.waits)));
+      why.push_back(fmt::format("agent {}, {}", agent->id, Whose(taken->second.run, taken->second.waits, 0)));
     }
   }
   chosen = free;
@@ -77,17 +80,24 @@ bool RunQueue::Choose(const RunNeeds& needs, const std::vector<QueueAgent>& ther
     for (const auto& [key, shown] : KeysOf(claim, hosts)) {
       const auto taken = claims.targets.find(key);
       if (taken == claims.targets.end()) continue;
-      why.push_back(fmt::format("target {}, {}", shown, Whose(taken->second.run, taken->second.waits)));
+      const Taken& by = taken->second;
+      why.push_back(fmt::format("target {}, {}", shown, Whose(by.run, by.waits, by.quiet_in)));
     }
   }
   return true;
 }
 
-std::vector<RunQueue::Start> RunQueue::Dispatch(const std::vector<QueueAgent>& there) {
+std::vector<RunQueue::Start> RunQueue::Dispatch(const std::vector<QueueAgent>& there, Nanos now) {
+  std::erase_if(running_, [&](const auto& entry) { return entry.second.quiet_at <= now; });
   Claims claims;
+  size_t going_on = 0;
   for (const auto& [run, held] : running_) {
-    for (const std::string& agent : held.agents) claims.agents[agent] = {run, false};
-    for (const std::string& target : held.targets) claims.targets[target] = {run, false};
+    const bool over = held.quiet_at != kNever;
+    if (!over) ++going_on;
+    for (const std::string& agent : held.agents) claims.agents[agent] = {run, false, 0};
+    // Whole seconds, rounded up: a text that changes ten times a second tells nobody more.
+    const Nanos quiet_in = over ? (held.quiet_at - now + kSecond - 1) / kSecond * kSecond : 0;
+    for (const std::string& target : held.targets) claims.targets[target] = {run, false, quiet_in};
   }
   std::vector<Start> starts;
   std::vector<Entry> still;
@@ -95,20 +105,21 @@ std::vector<RunQueue::Start> RunQueue::Dispatch(const std::vector<QueueAgent>& t
     std::vector<const QueueAgent*> chosen;
     std::vector<std::string> why;
     const bool enough = Choose(entry.needs, there, claims, chosen, why);
-    if (enough && why.empty() && running_.size() >= limits_.running) {
+    if (enough && why.empty() && going_on >= limits_.running) {
       why.push_back(fmt::format("{} runs are going on, the limit", limits_.running));
     }
     const bool begins = why.empty();
     if (enough) {
-      for (const QueueAgent* agent : chosen) claims.agents.try_emplace(agent->id, Taken{entry.needs.run, !begins});
+      for (const QueueAgent* agent : chosen) claims.agents.try_emplace(agent->id, Taken{entry.needs.run, !begins, 0});
       for (const TargetClaim& claim : entry.needs.targets) {
         for (const auto& [key, shown] : KeysOf(claim, chosen)) {
-          claims.targets.try_emplace(key, Taken{entry.needs.run, !begins});
+          claims.targets.try_emplace(key, Taken{entry.needs.run, !begins, 0});
         }
       }
     }
     if (begins) {
       Start start{.run = entry.needs.run, .agents = {}};
+      ++going_on;
       Held& held = running_[entry.needs.run];
       for (const QueueAgent* agent : chosen) start.agents.push_back(agent->id);
       held.agents = start.agents;
@@ -130,9 +141,11 @@ bool RunQueue::Cancel(const std::string& run) {
   return std::erase_if(waiting_, [&](const Entry& entry) { return entry.needs.run == run; }) > 0;
 }
 
-void RunQueue::Ended(const std::string& run) {
+void RunQueue::Ended(const std::string& run, Nanos quiet_at) {
   const auto found = running_.find(run);
-  if (found != running_.end()) running_.erase(found);
+  if (found == running_.end()) return;
+  found->second.agents.clear();
+  found->second.quiet_at = quiet_at;  // what lies in the past is dropped by the next Dispatch
 }
 
 std::vector<RunQueue::Waiting> RunQueue::waiting() const {
@@ -146,7 +159,9 @@ std::vector<RunQueue::Waiting> RunQueue::waiting() const {
 
 std::vector<std::string> RunQueue::running() const {
   std::vector<std::string> out;
-  for (const auto& [run, held] : running_) out.push_back(run);
+  for (const auto& [run, held] : running_) {
+    if (held.quiet_at == kNever) out.push_back(run);
+  }
   return out;
 }
 

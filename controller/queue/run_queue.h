@@ -51,12 +51,13 @@ class RunQueue {
   };
   // The runs that begin now, given who is there; they hold their agents and targets until Ended. Says for the others
   // what they wait for.
-  std::vector<Start> Dispatch(const std::vector<QueueAgent>& there);
+  std::vector<Start> Dispatch(const std::vector<QueueAgent>& there, Nanos now);
 
   // Takes a waiting run out; false: it does not wait.
   bool Cancel(const std::string& run);
-  // A run that had begun is over. Unknown runs are ignored.
-  void Ended(const std::string& run);
+  // A run that had begun is over: its agents are free, its targets from `quiet_at` on, since an agent it lost may load
+  // them until then. Unknown runs are ignored.
+  void Ended(const std::string& run, Nanos quiet_at = 0);
 
   struct Waiting {
     std::string run;
@@ -78,10 +79,12 @@ class RunQueue {
   struct Held {
     std::vector<std::string> agents;
     std::set<std::string> targets;  // keys: KeyOf
+    Nanos quiet_at = kNever;        // over: the targets are held until then
   };
   struct Taken {
     std::string run;
     bool waits = false;  // kept for a run that waits itself
+    Nanos quiet_in = 0;  // the run is over, an agent it lost may load the target for so long
   };
   // What earlier ones hold or keep.
   struct Claims {

@@ -189,6 +189,7 @@ RunOutcome Driver::Run() {
   outcome.outcome = machine_->outcome();
   outcome.error = machine_->error();
   outcome.any_invalid = machine_->any_invalid();
+  outcome.quiet_at = machine_->quiet_at();
   held_.clear();
   return outcome;
 }

@@ -34,7 +34,13 @@ void IoPhase::Begin(RunContext& ctx) {
   step_interval_ = ctx.plan.interval;
   attempt_ = step_.first_attempt;
   parts_ = Participants(ctx);
-  Ask(ctx);
+  key_ = ctx.Key(step_.index, kind_, attempt_);
+  if (ctx.quiet_at > ctx.now) {
+    OnAttempt(ctx);  // it may end before it is asked for
+    AwaitQuiet(ctx);
+  } else {
+    Ask(ctx);
+  }
 }
 
 IoPhase::Part* IoPhase::Find(const FleetAgent& agent) {
@@ -93,11 +99,16 @@ void IoPhase::Undo(RunContext& ctx) {
 void IoPhase::Repeat(RunContext& ctx) {
   ctx.actions.emplace_back(SealPhaseAction{key_});
   ++attempt_;
+  AwaitQuiet(ctx);
+}
+
+void IoPhase::AwaitQuiet(RunContext& ctx) {
   state_ = State::kQuiet;
-  deadline_ = std::max(ctx.now, quiet_at_);
+  deadline_ = std::max(ctx.now, ctx.quiet_at);
   if (deadline_ > ctx.now) {
-    ctx.Tell(fmt::format("{}: a lost agent may load the target for up to {} more; what is measured begins anew then",
-                         KeyText(key_), FormatDuration(deadline_ - ctx.now)));
+    ctx.Tell(fmt::format("{}: a lost agent may load its target for up to {} more; {} then", KeyText(key_),
+                         FormatDuration(deadline_ - ctx.now),
+                         attempt_ > step_.first_attempt ? "it begins anew" : "it begins"));
   }
 }
 
@@ -159,16 +170,17 @@ void IoPhase::OnLost(RunContext& ctx, FleetAgent& agent) {
   if (part->stage == Stage::kEnded || part->stage == Stage::kLost) return;
   part->stage = Stage::kLost;
   OnGivenUp(*part);
-  const bool loading = state_ != State::kPreparing;
+  if (state_ != State::kPreparing && state_ != State::kQuiet) {
+    ctx.quiet_at = std::max(ctx.quiet_at, ctx.now + OrphanTime(ctx, agent));
+  }
   const bool measured = state_ == State::kRunning && RestartsOnLoss();
   if (cause() == EndCause::kNone && ctx.GoesOn() && !(measured && restarts_ >= kMaxRestarts)) {
     fewer_ = true;
     facts_.emplace_back(fmt::format("{}: lost in {}", agent.id, KeyText(key_)),
                         fmt::format("initiators {}; intervals delivered {}; {}", fmt::join(part->spec.initiators, ", "),
                                     part->next_interval, GetErrorInfo(agent.lost).code));
-    if (loading) quiet_at_ = std::max(quiet_at_, ctx.now + OrphanTime(ctx, agent));
     if (measured) ++restarts_;
-    if (state_ != State::kRunning || measured) Undo(ctx);
+    if (state_ != State::kQuiet && (state_ != State::kRunning || measured)) Undo(ctx);
   } else {
     Blame(EndCause::kLoss, agent.lost);
     EndEarly(ctx, /*now=*/false);
@@ -372,7 +384,7 @@ void IoPhase::Advance(RunContext& ctx) {
         }
         break;
       case State::kQuiet:
-        if (ctx.now < quiet_at_) return;
+        if (ctx.now < ctx.quiet_at) return;
         Ask(ctx);
         return;
       case State::kCommitting:

@@ -11,11 +11,13 @@ namespace muster {
 // What fill and measure have in common: the Prepare barrier in parallel, one start instant for all, the run, the end
 // at an edge or at once, the drain, and the wait until the store has committed every report.
 //
-//   preparing -> starting -> running -> ending -> committing -> done
-//       |            |          |  (a stop was sent: ending)
-//       +-> undoing <+----------+  Stop{now}, wait for every PhaseEnded; then committing, or the barrier again: a start
-//              |                   was missed, or an agent was lost and the run goes on without it. What that agent may
-//              +-> quiet           still do to the target disturbs the figures: the barrier waits until it has run out.
+//   [quiet] -> preparing -> starting -> running -> ending -> committing -> done
+//                  |            |          |  (a stop was sent: ending)
+//                  +-> undoing <+----------+  Stop{now}, wait for every PhaseEnded; then committing, or the barrier
+//                         |                   again: a start was missed, or an agent was lost and the run goes on.
+//                         +-> quiet
+//
+// What a lost agent may still do to a target disturbs the figures: no barrier begins until that has run out (quiet).
 //
 // An agent that does not answer in time is given up (lost): a hung agent never hangs a run.
 class IoPhase : public Phase {
@@ -107,6 +109,7 @@ class IoPhase : public Phase {
   Part* Find(const FleetAgent& agent);
   absl::Status MergeLate(RunContext& ctx, Part& part, const AgentReport& report);
   void Ask(RunContext& ctx);
+  void AwaitQuiet(RunContext& ctx);
   void Arm(RunContext& ctx);
   void Undo(RunContext& ctx);
   void Repeat(RunContext& ctx);   // the attempt is over: another one, as soon as the target is quiet
@@ -123,7 +126,6 @@ class IoPhase : public Phase {
   uint32_t missed_ = 0;    // starts in a row
   uint32_t restarts_ = 0;  // after losses while running
   bool fewer_ = false;     // an agent was lost since the attempt at hand was asked for
-  Nanos quiet_at_ = 0;     // lost agents have stopped by then
   bool started_ = false;
   Nanos deadline_ = 0;  // of preparing, starting and undoing
   Nanos stopped_now_at_ = kNever;

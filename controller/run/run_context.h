@@ -42,6 +42,7 @@ class RunContext {
   absl::Status first_loss;   // of any agent
   absl::Status store_error;  // the store keeps nothing further
   bool live_detail = false;  // DetailAsked
+  Nanos quiet_at = 0;        // agents lost so far have stopped loading targets by then
 
   FleetAgent* Find(const std::string& id);
   const Target& TargetOf(const muster::Step& step) const;

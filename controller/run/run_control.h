@@ -66,6 +66,7 @@ struct RunOutcome {
   std::string outcome;       // complete, cancelled, failed, aborted
   absl::Status error;        // why it failed or was aborted
   bool any_invalid = false;  // a step is not VALID
+  Nanos quiet_at = 0;        // fleet time by which agents it lost have stopped loading its targets
 };
 
 }  // namespace muster

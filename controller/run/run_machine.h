@@ -33,6 +33,8 @@ class RunMachine {
   const std::string& outcome() const { return outcome_; }
   const absl::Status& error() const { return error_; }
   bool any_invalid() const { return any_invalid_; }
+  // Agents that were lost have stopped loading the targets by then; in the past when there were none.
+  Nanos quiet_at() const { return ctx_.quiet_at; }
 
  private:
   enum class State : uint8_t { kNew, kSpace, kAttach, kFill, kMeasure, kSealing, kDetach, kFinishing, kDone };

@@ -267,7 +267,7 @@ void RunBook::BeginRuns() {
                      .labels = hello.labels});
   }
   std::lock_guard lock(mutex_);
-  for (RunQueue::Start& start : queue_.Dispatch(there)) {
+  for (RunQueue::Start& start : queue_.Dispatch(there, clock_.Now())) {
     const auto found =
         std::find_if(runs_.begin(), runs_.end(), [&](const RunPointer& r) { return r->id == start.run; });
     const RunPointer run = *found;  // a run that waits is never forgotten
@@ -317,7 +317,7 @@ void RunBook::Execute(const RunPointer& run, std::vector<std::string> agents) {
   // What a client sees as ended is out of the queue and can be asked for its result.
   {
     std::lock_guard lock(mutex_);
-    queue_.Ended(run->id);
+    queue_.Ended(run->id, outcome.quiet_at);
     run->state = v1::RUN_STATE_ENDED;
     run->since = clock_.Now();
     run->path = outcome.path;

@@ -79,6 +79,8 @@ class SimAgent {
   void Deliver(const AgentCommand& command);  // sent by the controller now
   void Cut();                                 // the link is gone: nothing goes in or out any more
   bool cut() const { return cut_; }
+  // Its workers issue operations, as far as it knows.
+  bool loading() const { return active_ && active_->armed && !active_->over; }
   bool frozen() const { return options_.fault == Fault::kFreezes && queue_.now() >= options_.fault_at; }
   const Options& options() const { return options_; }
   const std::map<uint32_t, Truth>& truth() const { return truth_; }

@@ -54,6 +54,7 @@ std::string Scenario::Describe() const {
                         agent.fault_at == kNever ? "-" : FormatLatency(static_cast<double>(agent.fault_at)),
                         FormatLatency(static_cast<double>(agent.latency)));
   }
+  if (plan.continue_on_loss) text += "; continues after losses";
   if (cancel_at != kNever) text += fmt::format("; cancel at {}", FormatLatency(static_cast<double>(cancel_at)));
   if (abort_at != kNever) text += fmt::format("; abort at {}", FormatLatency(static_cast<double>(abort_at)));
   if (store_fails_after != UINT64_MAX) text += fmt::format("; store fails after {}", store_fails_after);
@@ -88,6 +89,8 @@ Scenario Draw(uint64_t seed) {
   for (SimAgent::Options& agent : scenario.agents) {
     if (bounds.Below(3) == 0) agent.report_bound = bounds.Below(2) == 0 ? 0 : 300 + bounds.Below(300);
   }
+  Rng policies(MixSeed(seed, 3));
+  scenario.plan.continue_on_loss = policies.Below(2) == 0;
   scenario.stranger = rng.Below(4) == 0;
   scenario.lease = static_cast<Nanos>(3 + rng.Below(8)) * kSecond;
   scenario.deadlines.attach = static_cast<Nanos>(2 + rng.Below(20)) * kSecond;

@@ -27,6 +27,7 @@ TEST_CASE("a run keeps its promises whatever its agents do", "[sim]") {
   const uint64_t first = one != nullptr ? std::strtoull(one, nullptr, 10) : 1;
   const uint64_t count = one != nullptr ? 1 : many != nullptr ? std::strtoull(many, nullptr, 10) : 300;
   std::map<std::string, int> outcomes, steps;
+  int without = 0, anew = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const Scenario scenario = Draw(seed);
     SimWorld world(scenario, /*trace=*/one != nullptr);
@@ -34,9 +35,16 @@ TEST_CASE("a run keeps its promises whatever its agents do", "[sim]") {
     if (one != nullptr) fmt::print("{}", Failure(world, scenario));
     if (!world.broken().empty()) FAIL(Failure(world, scenario));
     ++outcomes[world.machine().outcome()];
-    for (const auto& [index, result] : world.results()) ++steps[std::string(StepOutcomeName(result->outcome))];
+    for (const auto& [index, result] : world.results()) {
+      ++steps[std::string(StepOutcomeName(result->outcome))];
+      if (result->outcome != StepOutcome::kValid) continue;
+      without += result->figures.left_out.empty() ? 0 : 1;
+      anew += result->figures.restarts > 0 ? 1 : 0;
+    }
   }
   if (count < 300) return;
+  CHECK(without >= 3);  // VALID without a lost agent, begun anew after it had begun
+  CHECK(anew >= 3);
   // The seeds must reach every way a run and a step can end, else the promises were not put to the test.
   for (const char* outcome : {"complete", "cancelled", "failed", "aborted"}) {
     INFO(outcome);

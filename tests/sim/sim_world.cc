@@ -54,6 +54,7 @@ SimWorld::SimWorld(Scenario scenario, bool trace)
   RunMachineOptions options;
   options.run_id = "sim-run";
   options.deadlines = scenario_.deadlines;
+  options.lease = scenario_.lease;
   options.judge = [](const StepFigures& figures, Nanos op_timeout) { return Evaluate(figures, op_timeout); };
   machine_ = std::make_unique<RunMachine>(scenario_.plan, std::move(options), std::move(members));
   for (const auto& [id, unused] : links_) Beats(id);
@@ -114,6 +115,7 @@ void SimWorld::Beats(const std::string& id) {
       const Nanos latency = link.agent->options().latency;
       fleet_.OnBeat(id, member->link_id, {.seq = 1, .t1 = queue_.now() - latency - offset, .round_trip = 2 * latency},
                     queue_.now(), queue_.now());
+      link.last_beat = queue_.now() - latency;
       Feed(AgentEvent{id, ClockNews{.reading = {.offset = offset, .error = latency, .round_trip = 2 * latency}},
                       nullptr});
     }
@@ -160,6 +162,7 @@ void SimWorld::Do(const RunAction& action) {
       const auto [at, fresh] = starts_.emplace(start->key, start->t0_fleet);
       if (!fresh && at->second != start->t0_fleet) Broken("start instants differ in one attempt");
       if (start->t0_fleet < queue_.now() + 500 * kMillisecond) Broken("a start instant too near");
+      CheckOrphans(*start);
     }
     if (std::holds_alternative<AttachCommand>(send->command)) link.attach_sent = true;
     if (std::holds_alternative<DetachCommand>(send->command)) {
@@ -219,6 +222,18 @@ void SimWorld::CheckResult(const StepResult& result) {
   std::map<std::string, const GroupFigures*> groups;
   for (const GroupFigures& group : result.figures.initiators) groups[group.name] = &group;
   for (const auto& [id, link] : links_) {
+    const std::vector<std::string>& left_out = result.figures.left_out;
+    if (std::find(left_out.begin(), left_out.end(), id) != left_out.end()) {
+      // What a lost agent delivered is in no figure of the step.
+      const auto lost = link.agent->truth().find(step);
+      if (lost == link.agent->truth().end()) continue;
+      for (const auto& [initiator, unused] : lost->second.window) {
+        if (groups.contains(std::to_string(initiator))) {
+          Broken(fmt::format("step {}: initiator {} of the lost {} is in the figures", step, initiator, id));
+        }
+      }
+      continue;
+    }
     if (link.agent->options().fault == Fault::kTotalsLie && link.agent->truth().contains(step)) {
       Broken("VALID although the totals do not add up");
     }
@@ -250,6 +265,18 @@ void SimWorld::CheckResult(const StepResult& result) {
   }
 }
 
+// No load begins while a lost agent may still be at its own.
+void SimWorld::CheckOrphans(const StartCommand& start) {
+  for (const auto& [id, link] : links_) {
+    if (!link.closed || !link.agent->loading()) continue;
+    const Nanos until = link.last_beat + scenario_.lease + scenario_.plan.op_timeout;
+    if (start.t0_fleet < until) {
+      Broken(fmt::format("{} begins {} before the lost {} must have stopped", KeyText(start.key),
+                         FormatDuration(until - start.t0_fleet), id));
+    }
+  }
+}
+
 void SimWorld::CheckEnd() {
   for (const muster::Step& step : scenario_.plan.steps) {
     const auto result = results_.find(step.index);
@@ -267,6 +294,10 @@ void SimWorld::CheckEnd() {
     if (!link.owed.empty() && *link.owed.begin() <= link.acknowledged) {
       Broken("acknowledged is not committed on " + id);
     }
+  }
+  const bool somebody = std::any_of(links_.begin(), links_.end(), [](const auto& link) { return !link.second.closed; });
+  if (scenario_.plan.continue_on_loss && machine_->outcome() == "aborted" && somebody) {
+    Broken("aborted although there was somebody to go on with");
   }
   static const std::set<std::string> kOutcomes = {"complete", "cancelled", "failed", "aborted"};
   if (!kOutcomes.contains(machine_->outcome())) Broken("no outcome: " + machine_->outcome());
@@ -293,6 +324,11 @@ Nanos SimWorld::Bound() const {
     bound += 2 * (d.attach + d.answer_slack);  // guard, the others
     bound += barrier + intervals * scenario_.plan.interval + 2 * (drain + grace) + store;
     if (step.fill_passes > 0) bound += barrier + 5 * (quiet + drain + grace) + store;
+  }
+  // Each loss costs the wait for the lost agent and at most one more attempt of the step at hand.
+  if (scenario_.plan.continue_on_loss) {
+    const Nanos attempt = barrier + 9 * scenario_.plan.interval + 7 * (quiet + drain + grace) + 2 * store;
+    bound += static_cast<Nanos>(links_.size()) * (scenario_.lease + kSecond + quiet + attempt);
   }
   return bound;
 }

@@ -51,6 +51,7 @@ class SimWorld {
     std::unique_ptr<SimAgent> agent;
     bool closed = false;  // for the machine: lost, dropped or refused
     bool attach_sent = false, detach_sent = false;
+    Nanos last_beat = 0;  // sent then, the last one answered: its lease runs from there
     uint64_t acknowledged = 0, received = 0, committed = 0;
     std::set<uint64_t> owed;  // handed to the store and not committed
   };
@@ -61,6 +62,7 @@ class SimWorld {
   void Leases();
   void Broken(std::string text) { broken_.push_back(std::move(text)); }
   void CheckResult(const StepResult& result);
+  void CheckOrphans(const StartCommand& start);
   void CheckEnd();
   Nanos Bound() const;
 

@@ -25,9 +25,9 @@ TargetClaim Dir(const std::string& path) {
 }
 
 // "r1:a,b r2:c"
-std::string Starts(RunQueue& queue, const std::vector<QueueAgent>& there) {
+std::string Starts(RunQueue& queue, const std::vector<QueueAgent>& there, Nanos now = 0) {
   std::string text;
-  for (const RunQueue::Start& start : queue.Dispatch(there)) {
+  for (const RunQueue::Start& start : queue.Dispatch(there, now)) {
     text += (text.empty() ? "" : " ") + start.run + ":";
     for (size_t i = 0; i < start.agents.size(); ++i) text += (i > 0 ? "," : "") + start.agents[i];
   }
@@ -172,6 +172,25 @@ TEST_CASE("a cancelled run leaves the queue and keeps nothing") {
   CHECK(Starts(queue, there) == "r3:a2");
 }
 
+// An agent that was lost is not an agent that stopped: a run on the same target would be measured beside its load.
+TEST_CASE("the targets of a run that lost an agent are free when that agent must have stopped") {
+  RunQueue queue;
+  const std::vector<QueueAgent> there = {Agent("a1"), Agent("a2", {}, "h2")};
+  Submit(queue, Needs("r1", 2, {}, {Lun("disk"), Dir("/x")}));
+  CHECK(Starts(queue, there) == "r1:a1,a2");
+  queue.Ended("r1", 30 * kSecond);
+  CHECK(queue.UserOf("a1").empty());
+  CHECK(queue.running().empty());
+  Submit(queue, Needs("r2", 1, {}, {Lun("disk")}));
+  Submit(queue, Needs("r3", 1, {}, {Lun("other")}));
+  // Nothing but the target holds r2 up: it keeps its agent, and r3 takes the other one.
+  CHECK(Starts(queue, there, 17'400 * kMillisecond) == "r3:a2");
+  CHECK(WaitsFor(queue, "r2") ==
+        std::vector<std::string>{"target LUN 0 of disk, which an agent that run r1 lost may load for up to 13s more"});
+  CHECK(Starts(queue, there, 30 * kSecond - 1).empty());
+  CHECK(Starts(queue, there, 30 * kSecond) == "r2:a1");
+}
+
 TEST_CASE("reasons stay short whatever the fleet's size") {
   RunQueue queue;
   std::vector<QueueAgent> there;
@@ -206,7 +225,7 @@ TEST_CASE("whatever comes and goes: nothing is shared, and everybody who can hav
       Submit(queue, need);
     }
     for (int step = 0; step < 400 && (begun.size() < 20 || !running.empty()); ++step) {
-      for (const RunQueue::Start& start : queue.Dispatch(there)) {
+      for (const RunQueue::Start& start : queue.Dispatch(there, 0)) {
         running[start.run] = start.agents;
         begun.push_back(start.run);
         CHECK(!start.agents.empty());

@@ -94,6 +94,12 @@ TEST_CASE("the window begins anew twice at most, then the step has failed and th
   REQUIRE(h.results.size() == 1);
   CHECK((h.results[0].outcome == StepOutcome::kFailed || h.results[0].outcome == StepOutcome::kInvalid));
   CHECK_THAT(h.results[0].message, Catch::Contains("LEASE_ENDED"));
+  // The third one lost may still load the target when the next step comes.
+  CHECK(!h.Sent("a: prepare measure 1.0"));
+  CHECK(h.machine().quiet_at() == h.now + h.Orphan());
+  h.At(h.now + h.Orphan() - 1);
+  CHECK(!h.Sent("a: prepare measure 1.0"));
+  h.At(h.now + 1);
   CHECK(h.Sent("a: prepare measure 1.0"));
   h.Run(0, {{"a", 0}}, 1);
   REQUIRE(h.results.size() == 2);
@@ -102,6 +108,29 @@ TEST_CASE("the window begins anew twice at most, then the step has failed and th
   h.Detached("a");
   CHECK(h.machine().outcome() == "complete");
   CHECK(h.machine().any_invalid());
+}
+
+TEST_CASE("one lost while the next step waits for an earlier one is left out of it, and nothing is undone") {
+  Fleet h(3);
+  h.plan.steps.push_back(OneStep(1, 3));
+  h.Begin();
+  h.ToRunning({"a", "b", "c"});
+  for (const char* id : {"a", "b", "c"}) {
+    for (int64_t k = 0; k < 3; ++k) h.Interval(id, h.Measure(0), k, {static_cast<uint32_t>(id[0] - 'a')});
+  }
+  h.Ended("a", h.Measure(0), 2, {0}, {}, /*overloaded=*/true);
+  h.Lost("c");
+  h.Ended("b", h.Measure(0), 2, {1});
+  REQUIRE(h.results.size() == 1);
+  const Nanos lost_at = h.now;
+  CHECK(!h.Sent("a: prepare measure 1.0"));
+  h.now += kSecond;
+  h.Lost("b");
+  const size_t sent = h.sent.size();
+  h.At(lost_at + h.Orphan());
+  CHECK(h.sent.size() == sent + 1);
+  CHECK(h.Sent("a: prepare measure 1.0"));
+  CHECK(h.Last<PrepareCommand>().spec.initiators.size() < 3);
 }
 
 TEST_CASE("agents lost together are one new window; one lost while it waits is left out too") {
