@@ -1,5 +1,6 @@
 // Lateness of the engine's pacing at 100 k/s Poisson against a bare loop that spins on the clock with the same
-// schedule: interleaved pairs in one process, ratio of their 99th percentiles.
+// schedule: interleaved pairs in one process, ratio of their 99th percentiles. Where a machine stops its guests the
+// 99th percentile of either side is the length of a stop or not, by chance: the 97th is printed beside it.
 #include <algorithm>
 #include <cstdlib>
 #include <vector>
@@ -54,7 +55,7 @@ int main(int argc, char** argv) {
   // Room for all that becomes due in a stop of 0.3 s: otherwise what finds no slot after a preemption would count as
   // wait for the target and not as lateness, and the engine would look better than it is.
   work.max_outstanding = 32'768;
-  std::vector<double> ratios;
+  std::vector<double> ratios, ratios97;
   for (int pair = 0; pair < pairs; ++pair) {
     Histogram engine;
     Histogram bare;
@@ -66,13 +67,22 @@ int main(int argc, char** argv) {
         bare = BareSpin(work, static_cast<Nanos>(seconds * 1e9));
       }
     }
-    const double ratio = static_cast<double>(engine.At(0.99).value) / static_cast<double>(bare.At(0.99).value);
-    ratios.push_back(ratio);
-    fmt::print("engine: n={} p50={} ns p99={} ns   bare spin: n={} p50={} ns p99={} ns   ratio {:.3f}\n",
-               engine.count(), engine.At(0.5).value, engine.At(0.99).value, bare.count(), bare.At(0.5).value,
-               bare.At(0.99).value, ratio);
+    const auto at = [&](double q) { return std::pair(engine.At(q).value, bare.At(q).value); };
+    const auto over = [](const auto& pair) {
+      return static_cast<double>(pair.first) / static_cast<double>(pair.second);
+    };
+    const auto p50 = at(0.5), p97 = at(0.97), p99 = at(0.99);
+    ratios97.push_back(over(p97));
+    ratios.push_back(over(p99));
+    fmt::print("engine / bare spin, {} operations: p50 {} / {} ns, p97 {} / {} ns, p99 {} / {} ns, ratio {:.3f}\n",
+               engine.count(), p50.first, p50.second, p97.first, p97.second, p99.first, p99.second, ratios.back());
   }
-  std::sort(ratios.begin(), ratios.end());
-  fmt::print("pacer lateness p99, engine / bare spin, median of {} pairs: {:.3f}\n", pairs, ratios[ratios.size() / 2]);
+  const auto tell = [&](const char* what, std::vector<double>& values) {
+    std::sort(values.begin(), values.end());
+    fmt::print("pacer lateness {}, engine / bare spin, median of {} pairs: {:.3f} [{:.3f} .. {:.3f}]\n", what, pairs,
+               values[values.size() / 2], values.front(), values.back());
+  };
+  tell("p97", ratios97);
+  tell("p99", ratios);
   return 0;
 }
