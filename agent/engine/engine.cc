@@ -133,10 +133,8 @@ class ThreadedEngine final : public Engine {
   }
 
   uint64_t MemoryBytes() const override {
-    uint64_t bytes = 0;
-    for (const auto& worker : shared_->workers) {
-      bytes += worker->recorder->Bytes() + static_cast<uint64_t>(worker->plan.slots) * worker->plan.slot_bytes;
-    }
+    uint64_t bytes = BufferBytes(Plans(), shared_->target);
+    for (const auto& worker : shared_->workers) bytes += worker->recorder->Bytes();
     return bytes;
   }
 
@@ -229,13 +227,9 @@ absl::StatusOr<std::unique_ptr<Engine>> PrepareEngine(const PhaseSpec& spec, con
   auto threads = static_cast<uint32_t>(shared->options.cpus.size());
   if (options.max_workers != 0) threads = std::min(threads, options.max_workers);
   MUSTER_ASSIGN_OR_RETURN(std::vector<WorkerPlan> plans, PlanWorkers(spec, target, threads));
-  uint64_t buffer_bytes = 0;
+  MUSTER_RETURN_IF_ERROR(CheckBufferMemory(BufferBytes(plans, target), options.max_buffer_memory));
   std::vector<RecorderShape> shapes;
-  for (const WorkerPlan& plan : plans) {
-    buffer_bytes += static_cast<uint64_t>(plan.slots) * plan.slot_bytes;
-    shapes.push_back(plan.shape);
-  }
-  MUSTER_RETURN_IF_ERROR(CheckBufferMemory(buffer_bytes, options.max_buffer_memory));
+  for (const WorkerPlan& plan : plans) shapes.push_back(plan.shape);
   MUSTER_ASSIGN_OR_RETURN(const std::vector<size_t> pages, BudgetPages(shapes));
   const bool touches_buffers = !std::holds_alternative<NullTarget>(target.target.kind);
   for (uint32_t i = 0; i < plans.size(); ++i) {
@@ -277,8 +271,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Prepare(const PhaseSpec& spec, c
     return MakeUringBackend();
   };
   EngineTarget with_connections = target;
-  if (const auto* iscsi = std::get_if<IscsiTarget>(&target.target.kind))
+  if (const auto* iscsi = std::get_if<IscsiTarget>(&target.target.kind)) {
     with_connections.connections = iscsi->connections;
+    if (iscsi->iser) with_connections.connection_bytes = kIserConnectionBytes;
+  }
   return PrepareEngine(spec, with_connections, options, clock, fleet, lease, listener, deadline, std::move(factory));
 }
 

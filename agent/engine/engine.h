@@ -74,6 +74,8 @@ struct EngineTarget {
   // Connections of each initiator (kPerStream: one a stream), a backend instance each; 0: none, a worker has one
   // backend for all it carries.
   uint32_t connections = 0;
+  // Memory that a connection takes by itself beside the buffers, bytes; counted with them.
+  uint64_t connection_bytes = 0;
 };
 
 // Runs one phase on worker threads: pacer -> op source -> backend -> recorder (see agent/README.md).

@@ -219,6 +219,15 @@ absl::StatusOr<std::vector<WorkerPlan>> PlanWorkers(const PhaseSpec& spec, const
   return workers;
 }
 
+uint64_t BufferBytes(const std::vector<WorkerPlan>& workers, const EngineTarget& target) {
+  uint64_t bytes = 0;
+  for (const WorkerPlan& worker : workers) {
+    bytes += uint64_t{worker.slots} * worker.slot_bytes;
+    if (worker.connections) bytes += worker.lanes.size() * target.connection_bytes;
+  }
+  return bytes;
+}
+
 std::string DescribeMapping(const std::vector<WorkerPlan>& workers) {
   std::string text;
   for (size_t w = 0; w < workers.size(); ++w) {

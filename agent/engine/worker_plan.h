@@ -56,6 +56,9 @@ struct WorkerPlan {
 // object's logical block), LOAD_EMPTY, RATE_MISSING, OBJECT_MISSING.
 absl::StatusOr<std::vector<WorkerPlan>> PlanWorkers(const PhaseSpec& spec, const EngineTarget& target, uint32_t cpus);
 
+// Bytes of the buffers of all workers and of their connections.
+uint64_t BufferBytes(const std::vector<WorkerPlan>& workers, const EngineTarget& target);
+
 // For the result: "0: initiator 0 streams 0-7; 1: initiator 0 streams 8-15".
 std::string DescribeMapping(const std::vector<WorkerPlan>& workers);
 

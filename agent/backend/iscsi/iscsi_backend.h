@@ -6,6 +6,9 @@
 
 namespace muster {
 
+// What libiscsi 1.19 allocates and pins for each iSER connection: 256 buffers of 256 KiB.
+inline constexpr uint64_t kIserConnectionBytes = uint64_t{64} << 20;
+
 // One iSCSI session over one connection, to one or several LUNs of a target (IoOp::object indexes spec.luns).
 //
 // Open resolves the portal's name, logs in and inspects every LUN; it blocks until the deadline or spec.login_timeout,

@@ -178,6 +178,18 @@ TEST_CASE("buffers are page-aligned, disjoint and inside their registered region
   }
 }
 
+TEST_CASE("what each connection takes by itself counts with the buffers") {
+  EngineTarget target = Target();
+  target.connection_bytes = uint64_t{64} << 20;
+  const PhaseSpec spec = Spec(3, 5, 4);
+  const uint64_t buffers = 60 * 4096;
+  CHECK(BufferBytes(*PlanWorkers(spec, target, 2), target) == buffers);  // reached without connections
+  target.connections = 2;
+  for (const uint32_t cpus : {1u, 2u, 8u}) {
+    CHECK(BufferBytes(*PlanWorkers(spec, target, cpus), target) == buffers + 6 * (uint64_t{64} << 20));
+  }
+}
+
 TEST_CASE("buffer memory has a limit with a code") {
   CHECK(CheckBufferMemory(1 << 20, 1 << 20).ok());
   CHECK(CodeOf(CheckBufferMemory((1 << 20) + 1, 1 << 20)) == "BUFFER_MEMORY");
