@@ -83,7 +83,7 @@ absl::StatusOr<std::vector<Placed>> PlaceStreams(const PhaseSpec& spec, const Wo
                                                  const EngineTarget& target) {
   const uint32_t count = std::max<uint32_t>(1, spec.initiator_count);
   const uint32_t count_max = std::max(count, spec.initiator_count_max);
-  const double rate = StreamRate(work, count);
+  const double rate = StreamRate(work, spec.initiators_sharing != 0 ? spec.initiators_sharing : count);
   std::vector<Placed> placed;
   for (const uint32_t initiator : spec.initiators) {
     for (uint32_t stream = 0; stream < work.load.streams; ++stream) {

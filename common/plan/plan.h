@@ -169,6 +169,7 @@ struct PhaseSpec {
   std::vector<uint32_t> initiators;  // fleet-wide indices of the initiators this agent carries in this phase
   uint32_t initiator_count = 0;      // in the fleet, in this step
   uint32_t initiator_count_max = 0;  // largest rung of the sweep: partition slices are size / this
+  uint32_t initiators_sharing = 0;   // a fleet rate is split over so many; 0: all. Fewer after a loss
   Nanos interval = kSecond;          // D
   Nanos op_timeout = 90 * kSecond;
   std::variant<FillSpec, MeasureSpec> work;

@@ -177,6 +177,12 @@ absl::Status CheckInitiators(const PhaseSpec& spec) {
     return InvalidField("initiator_count",
                         fmt::format("{} exceeds the largest rung {}", spec.initiator_count, spec.initiator_count_max));
   }
+  if (spec.initiators_sharing != 0 &&
+      (spec.initiators_sharing > spec.initiator_count || spec.initiators_sharing < spec.initiators.size())) {
+    return InvalidField("initiators_sharing",
+                        fmt::format("{} is not between this agent's {} initiators and the fleet's {}",
+                                    spec.initiators_sharing, spec.initiators.size(), spec.initiator_count));
+  }
   for (size_t i = 0; i < spec.initiators.size(); ++i) {
     const bool rising = i == 0 || spec.initiators[i] > spec.initiators[i - 1];
     if (!rising || spec.initiators[i] >= spec.initiator_count) {
@@ -276,6 +282,7 @@ absl::StatusOr<PhaseSpec> FromProto(const v1::Prepare& prepare) {
   out.initiators.assign(prepare.initiators().begin(), prepare.initiators().end());
   out.initiator_count = prepare.initiator_count();
   out.initiator_count_max = prepare.initiator_count_max();
+  out.initiators_sharing = prepare.initiators_sharing();
   MUSTER_RETURN_IF_ERROR(CheckInitiators(out));
   if (prepare.interval_ns() <= 0) return InvalidField("interval_ns", "the interval must be above 0");
   if (prepare.op_timeout_ns() <= 0) return InvalidField("op_timeout_ns", "the op timeout must be above 0");
@@ -311,6 +318,7 @@ v1::Prepare ToProto(const PhaseSpec& spec) {
   for (uint32_t initiator : spec.initiators) out.add_initiators(initiator);
   out.set_initiator_count(spec.initiator_count);
   out.set_initiator_count_max(spec.initiator_count_max);
+  out.set_initiators_sharing(spec.initiators_sharing);
   out.set_interval_ns(spec.interval);
   out.set_op_timeout_ns(spec.op_timeout);
   if (const auto* fill = std::get_if<FillSpec>(&spec.work)) *out.mutable_fill() = ToProto(*fill);

@@ -51,6 +51,13 @@ struct LinkTotals {
   uint64_t coarse_deltas = 0;  // PhaseTotals::coarse_deltas
 };
 
+// What the initiators of an agent that was lost had delivered together when the window was given up and begun anew.
+struct LostFigures {
+  uint32_t attempt = 0;    // of the phase
+  uint32_t intervals = 0;  // of that window, delivered by everybody
+  GroupFigures group;      // `agent` names it
+};
+
 struct StepFigures {
   Nanos interval = kSecond;
   uint32_t first_interval = 0;   // of the window
@@ -68,7 +75,8 @@ struct StepFigures {
   // are those of the initiators present in the whole window, `initiators_asked` less `left_out_initiators`.
   std::vector<std::string> left_out;
   uint32_t left_out_initiators = 0;
-  uint32_t restarts = 0;  // windows begun anew
+  uint32_t restarts = 0;          // windows begun anew
+  std::vector<LostFigures> lost;  // in no other figure of the step
   uint64_t straggle_count = 0;
   std::vector<StraggleOp> stragglers;  // oldest 256 of the fleet
   Nanos straggle_oldest = 0;

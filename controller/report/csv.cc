@@ -204,6 +204,14 @@ absl::Status ExportCsv(RunReader& reader, std::ostream& out) {
     };
     write(step.figures.fleet);
     for (const GroupFigures& initiator : step.figures.initiators) write(initiator);
+    for (const LostFigures& lost : step.figures.lost) {
+      StepResult given_up = step;  // rates are over the window that it was in
+      given_up.figures.intervals = lost.intervals;
+      for (const KindFigures& kind : lost.group.kinds) {
+        CsvRow row(out);
+        StepCells(row, run.summary.id, given_up, lost.group, kind);
+      }
+    }
   }
   return absl::OkStatus();
 }

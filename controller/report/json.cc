@@ -232,6 +232,15 @@ void AddFigures(const StepFigures& f, Counters counters, Json& out) {
   out["left_out_agents"] = f.left_out;
   out["left_out_initiators"] = f.left_out_initiators;
   out["window_restarts"] = f.restarts;
+  out["lost"] = Json::array();
+  for (const LostFigures& lost : f.lost) {
+    const Nanos window = f.interval * lost.intervals;
+    out["lost"].push_back({{"agent", lost.group.agent},
+                           {"attempt", lost.attempt},
+                           {"intervals", lost.intervals},
+                           {"window_ns", window},
+                           {"figures", GroupJson(lost.group, window, counters)}});
+  }
   out["outstanding_at_end"] = {{"count", f.straggle_count}, {"oldest_ns", f.straggle_oldest}};
   out["outstanding_at_end"]["operations"] = Json::array();
   for (const StraggleOp& op : f.stragglers) out["outstanding_at_end"]["operations"].push_back(StragglerJson(op));

@@ -166,6 +166,32 @@ std::string ErrorsText(const StepFigures& figures) {
   return table.Text();
 }
 
+// What lost agents had delivered before the window was begun anew.
+std::string LostText(const StepFigures& figures) {
+  if (figures.lost.empty()) return "";
+  Table table({{"lost agent", Align::kLeft},
+               {"kind", Align::kLeft},
+               {"intervals"},
+               {"IOPS"},
+               {"MB/s"},
+               {"mean"},
+               {"p99"},
+               {"max"},
+               {"failed"}},
+              "  ");
+  for (const LostFigures& lost : figures.lost) {
+    const Nanos window = figures.interval * lost.intervals;
+    for (const KindFigures& kind : lost.group.kinds) {
+      if (lost.group.kinds.size() == 2 && !kind.kind.has_value()) continue;
+      table.Add({Printable(lost.group.agent), std::string(KindLabel(kind.kind)), fmt::format("{}", lost.intervals),
+                 CountCell(PerSecond(kind.completed, window)), MegabytesCell(PerSecond(kind.bytes, window)),
+                 LatencyCell(kind.response, kind.response.moments().Mean()), PercentileCell(kind.response, 0.99),
+                 MaxCell(kind), CountCell(static_cast<double>(kind.failed))});
+    }
+  }
+  return "  delivered in a window that was begun anew; in no figure above\n" + table.Text();
+}
+
 std::string MissingText(const StepFigures& figures) {
   std::string out;
   const size_t shown = std::min(figures.missing.size(), kMissingShown);
@@ -290,8 +316,9 @@ std::string StepText(const StepResult& result, const std::vector<SparkPoint>& po
   if (figures.intervals != 0) {
     out += ResponseTable(figures) + "\n" + PartsTable(figures) + "\n" + DepthTable(figures) + "\n";
   }
-  for (const std::string& block : {ChecksText(result), ErrorsText(figures), MissingText(figures), HeldText(figures),
-                                   ConnectionsText(figures), StragglersText(figures), PrecisionText(result)}) {
+  for (const std::string& block :
+       {ChecksText(result), LostText(figures), ErrorsText(figures), MissingText(figures), HeldText(figures),
+        ConnectionsText(figures), StragglersText(figures), PrecisionText(result)}) {
     if (!block.empty()) out += block + "\n";
   }
   for (const auto& line : FactLines(result.facts)) out += Printable("  " + line) + "\n";

@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/plan/layout.h"
+#include "controller/aggregate/lost_figures.h"
 
 namespace muster {
 
@@ -34,13 +35,23 @@ std::vector<IoPhase::Part> MeasurePhase::Participants(RunContext& ctx) {
 }
 
 // The others keep their initiators: what is measured is the fleet without those that were lost, not another fleet.
-void MeasurePhase::OnFewer(RunContext&) {
+void MeasurePhase::OnFewer(RunContext& ctx) {
+  std::vector<std::string> lost;
   for (const Part& part : parts_) {
     if (part.agent->live) continue;
-    left_out_.push_back(part.agent->id);
+    lost.push_back(part.agent->id);
     left_out_initiators_ += static_cast<uint32_t>(part.spec.initiators.size());
   }
+  auto rows = LostRows(SealAttempt(), key().attempt, lost);
+  if (rows.ok()) {
+    lost_.insert(lost_.end(), rows->begin(), rows->end());
+  } else {
+    ctx.Complain(fmt::format("{}: no row for lost agents: {}", KeyText(key()), FormatError(rows.status())));
+  }
+  left_out_.insert(left_out_.end(), lost.begin(), lost.end());
   std::erase_if(parts_, [](const Part& part) { return !part.agent->live; });
+  // Only now, when the lost ones have stopped, do the others take their share of a fleet's rate over.
+  for (Part& part : parts_) part.spec.initiators_sharing = step_.initiators - left_out_initiators_;
 }
 
 void MeasurePhase::OnAttempt(RunContext& ctx) {
@@ -155,12 +166,17 @@ void MeasurePhase::CheckRunning(RunContext& ctx, Part& part) {
   }
 }
 
-StepFigures MeasurePhase::Seal(RunContext& ctx) {
+StepFigures MeasurePhase::SealAttempt() {
   int64_t last = last_interval_;
   for (const Part& part : parts_) {
     if (part.ended) last = std::min(last, part.ended->totals.last_interval);
   }
-  StepFigures figures = aggregator_->Seal(last);
+  return aggregator_->Seal(last);
+}
+
+StepFigures MeasurePhase::Seal(RunContext& ctx) {
+  StepFigures figures = SealAttempt();
+  figures.lost = std::move(lost_);
   figures.left_out = left_out_;
   figures.left_out_initiators = left_out_initiators_;
   figures.initiators_asked += left_out_initiators_;

@@ -30,12 +30,14 @@ class MeasurePhase final : public IoPhase {
   Nanos RunDeadline(const RunContext& ctx, const Part& part) const override;
   void CheckRunning(RunContext& ctx, Part& part) override;
 
+  StepFigures SealAttempt();
   void WriteComplete(RunContext& ctx);
   void ShowLive(RunContext& ctx);
 
   std::unique_ptr<PhaseAggregator> aggregator_;
   std::vector<std::string> left_out_;  // agents lost before the attempt at hand
   uint32_t left_out_initiators_ = 0;
+  std::vector<LostFigures> lost_;  // their rows
   Nanos shown_ = -kNever;
   int64_t shown_interval_ = -1;
 };

@@ -101,6 +101,12 @@ void EncodeFigures(const StepFigures& figures, v1::StepResult& out) {
   for (const std::string& agent : figures.left_out) out.add_left_out(agent);
   out.set_left_out_initiators(figures.left_out_initiators);
   out.set_restarts(figures.restarts);
+  for (const LostFigures& lost : figures.lost) {
+    v1::LostAgentResult* to = out.add_lost();
+    to->set_attempt(lost.attempt);
+    to->set_intervals(lost.intervals);
+    *to->mutable_group() = EncodeFigureGroup(lost.group);
+  }
   out.set_straggle_count(figures.straggle_count);
   for (const StraggleOp& op : figures.stragglers) {
     v1::StraggleOp* to = out.add_stragglers();
@@ -143,6 +149,10 @@ absl::Status DecodeFigures(const v1::StepResult& in, StepFigures& out) {
   out.left_out.assign(in.left_out().begin(), in.left_out().end());
   out.left_out_initiators = in.left_out_initiators();
   out.restarts = in.restarts();
+  for (const v1::LostAgentResult& lost : in.lost()) {
+    MUSTER_ASSIGN_OR_RETURN(GroupFigures group, DecodeFigureGroup(lost.group()));
+    out.lost.push_back({.attempt = lost.attempt(), .intervals = lost.intervals(), .group = std::move(group)});
+  }
   out.straggle_count = in.straggle_count();
   for (const v1::StraggleOp& op : in.stragglers()) {
     MUSTER_ASSIGN_OR_RETURN(const OpKind kind, DecodeKind(op.kind()));

@@ -57,6 +57,27 @@ def test_a_step_is_measured_anew_without_an_agent_that_was_killed(place):
     assert check(second, "coverage")["outcome"] == "pass" and second["left_out_agents"] == [], second
 
 
+def test_a_fleets_rate_is_offered_by_those_that_are_left(place):
+    campaign = (CAMPAIGN % ("continue", "6s")).replace("{size: 1GiB}", "{size: 1GiB, rate: 3k/s, pacing: fixed}").replace("1T2Q", "1T1Q")
+    process = begin(place, place.campaign(campaign))
+    read_events(process, measuring(0, interval=4))
+    os.kill(agent_of(process, "local-2"), signal.SIGKILL)
+    done = finish(process, 90)
+    first = done.steps()[0]
+    assert done.code == 0 and first["outcome"] == "VALID", (first, done)
+    # All that was due in the window, by two agents that share what three had: a fixed rate has no scatter.
+    offered = first["fleet"]["kinds"][0]["response"]["count"] / (first["window"]["window_ns"] / 1e9)
+    assert abs(offered - 3000) <= 300, offered
+    # What the lost one had delivered before is a row of its own.
+    lost = first["lost"]
+    assert [row["agent"] for row in lost] == ["local-2"] and lost[0]["attempt"] == 0, lost
+    assert 1 <= lost[0]["intervals"] < 6 and lost[0]["window_ns"] == lost[0]["intervals"] * 10**9, lost
+    count = lost[0]["figures"]["kinds"][0]["response"]["count"]
+    assert abs(count / lost[0]["intervals"] - 1000) <= 100, lost
+    text = muster("results", "show", "last", "--runs", place.runs).out
+    assert "delivered in a window that was begun anew" in text, text
+
+
 def test_abort_is_the_default_and_says_so(place):
     process = begin(place, place.campaign(CAMPAIGN % ("abort", "4s")))
     read_events(process, measuring(0))

@@ -248,6 +248,13 @@ void SimWorld::CheckResult(const StepResult& result) {
       }
     }
   }
+  for (const LostFigures& lost : result.figures.lost) {
+    if (lost.attempt >= result.step.first_attempt + result.figures.restarts + 60 || lost.intervals == 0 ||
+        std::find(result.figures.left_out.begin(), result.figures.left_out.end(), lost.group.agent) ==
+            result.figures.left_out.end()) {
+      Broken(fmt::format("step {}: a row of {} that is no lost agent's", step, lost.group.agent));
+    }
+  }
   const KindFigures& all = result.figures.fleet.kinds[0];
   if (!(all.response == fleet) || all.completed != fleet.count() || all.bytes != bytes) {
     Broken(fmt::format("step {}: fleet figures {} ops, agents measured {}", step, all.completed, fleet.count()));

@@ -178,6 +178,19 @@ TEST_CASE("buffers are page-aligned, disjoint and inside their registered region
   }
 }
 
+TEST_CASE("a fleet's rate is split over the initiators that are there") {
+  PhaseSpec spec = Spec(4, 2, 4);
+  WorkOf(spec).pacing = Pacing::kPoisson;
+  WorkOf(spec).rate = 8000;
+  WorkOf(spec).max_outstanding = 64;
+  const auto rate = [&] { return (*PlanWorkers(spec, Target(), 1))[0].groups.at(0).streams.at(0).rate; };
+  CHECK(rate() == 1000);
+  spec.initiators_sharing = 2;
+  CHECK(rate() == 2000);
+  WorkOf(spec).rate_per = RatePer::kInitiator;
+  CHECK(rate() == 4000);
+}
+
 TEST_CASE("what each connection takes by itself counts with the buffers") {
   EngineTarget target = Target();
   target.connection_bytes = uint64_t{64} << 20;

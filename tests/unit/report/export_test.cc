@@ -81,7 +81,9 @@ TEST_CASE("CSV read back is what was stored") {
   for (const StepResult& result : run->results) {
     std::vector<const GroupFigures*> groups = {&result.figures.fleet};
     for (const GroupFigures& group : result.figures.initiators) groups.push_back(&group);
+    for (const LostFigures& lost : result.figures.lost) groups.push_back(&lost.group);
     for (const GroupFigures* group : groups) {
+      const int seconds = group->name == "lost" ? 6 : 16;  // 3 and 8 intervals of 2 s
       for (const KindFigures& kind : group->kinds) {
         REQUIRE(at < records.size());
         const auto& record = records[at++];
@@ -92,7 +94,7 @@ TEST_CASE("CSV read back is what was stored") {
         CHECK(record.at("kind") == (kind.kind.has_value() ? std::string(OpKindName(*kind.kind)) : "all"));
         CHECK(record.at("completed") == std::to_string(kind.completed));
         CHECK(record.at("bytes") == std::to_string(kind.bytes));
-        CHECK(std::stod(record.at("iops")) == static_cast<double>(kind.completed) / 16);  // 8 intervals of 2 s
+        CHECK(std::stod(record.at("iops")) == static_cast<double>(kind.completed) / seconds);
         CHECK(std::stod(record.at("rate_per_second")) == 12345.5);
         CheckLatency(record, "response", kind.response, kind.response_max);
         CheckLatency(record, "wait", kind.wait, kind.wait.moments().max);

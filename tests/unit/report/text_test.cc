@@ -88,6 +88,7 @@ TEST_CASE("INVALID stands by its figures with the reason") {
   CHECK_THAT(*text, Contains("INVALID: sums: 1 is not 2"));
   CHECK_THAT(*text, Contains("missing: agent a interval 4 (gap)") && Contains("missing: 68 more"));
   CHECK_THAT(*text, Contains("lost agents: b"));
+  CHECK_THAT(*text, Contains("delivered in a window that was begun anew; in no figure above\n  lost agent"));
   CHECK_THAT(*text, Contains("wait (issued - due) and service (done - issued)\n") && Contains("service mean"));
   CHECK_THAT(*text, Contains("load poisson 12345.5/s an initiator; "));
   CHECK_THAT(*text, Contains("not ended after 8 ns"));

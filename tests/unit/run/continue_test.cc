@@ -74,6 +74,37 @@ TEST_CASE("after a loss the window begins anew, without the lost agent and not b
   CHECK(h.machine().outcome() == "complete");
 }
 
+TEST_CASE("what a lost agent had delivered is its own row, and the others share its part of a fleet's rate") {
+  Fleet h(3);
+  h.Begin();
+  h.ToRunning({"a", "b", "c"});
+  CHECK(std::get<MeasureSpec>(h.Last<PrepareCommand>().spec.work).window_intervals == 2);
+  CHECK(h.Last<PrepareCommand>().spec.initiators_sharing == 0);
+  for (const char* id : {"a", "b", "c"}) {
+    for (int64_t k = 0; k < 2; ++k) h.Interval(id, h.Measure(0), k, {static_cast<uint32_t>(id[0] - 'a')});
+  }
+  h.now = h.t0 + 2'500 * kMillisecond;
+  h.Lost("b");
+  h.Ended("a", h.Measure(0), 1, {0});
+  h.Ended("c", h.Measure(0), 1, {2});
+  h.At(h.now + h.Orphan());
+  // Layout and names stay those of three initiators; what is split over those present is the rate.
+  CHECK(h.Last<PrepareCommand>().spec.initiator_count == 3);
+  CHECK(h.Last<PrepareCommand>().spec.initiators_sharing == 2);
+  h.Run(1, {{"a", 0}, {"c", 2}});
+  REQUIRE(h.results.size() == 1);
+  REQUIRE(h.results[0].figures.lost.size() == 1);
+  const LostFigures& lost = h.results[0].figures.lost[0];
+  CHECK(lost.attempt == 0);
+  CHECK(lost.intervals == 1);  // one of the window, after one of warm-up
+  CHECK(lost.group.agent == "b");
+  REQUIRE(!lost.group.kinds.empty());
+  CHECK(lost.group.kinds[0].completed == 1);
+  CHECK(lost.group.kinds[0].bytes == 4096);
+  CHECK(lost.group.kinds[0].response.count() == 1);
+  CHECK(h.results[0].figures.fleet.kinds.at(0).completed == 4);
+}
+
 TEST_CASE("the window begins anew twice at most, then the step has failed and the run goes on") {
   Fleet h(4);
   h.plan.steps.push_back(OneStep(1, 1));

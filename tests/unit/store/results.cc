@@ -107,6 +107,7 @@ void FillFigures(Rng& rng, StepFigures& f) {
   f.lost_agents = {"b"};
   f.left_out = {"c", "d"};
   f.left_out_initiators = 5;
+  f.lost = {{.attempt = 1, .intervals = 3, .group = RandomGroup(rng, "lost")}};
   f.restarts = 2;
   f.straggle_count = 1000;
   f.stragglers = {{.initiator = 1, .kind = OpKind::kTrim, .age_at_end = 5, .final_age = 9, .ended = true},
@@ -166,6 +167,12 @@ void CheckSame(const StepFigures& a, const StepFigures& b) {
   CHECK(a.lost_agents == b.lost_agents);
   CHECK(a.left_out == b.left_out);
   CHECK(a.left_out_initiators == b.left_out_initiators);
+  REQUIRE(a.lost.size() == b.lost.size());
+  for (size_t i = 0; i < a.lost.size(); ++i) {
+    CHECK(a.lost[i].attempt == b.lost[i].attempt);
+    CHECK(a.lost[i].intervals == b.lost[i].intervals);
+    CheckSame(a.lost[i].group, b.lost[i].group);
+  }
   CHECK(a.restarts == b.restarts);
   CHECK(a.straggle_count == b.straggle_count);
   REQUIRE(a.stragglers.size() == b.stragglers.size());

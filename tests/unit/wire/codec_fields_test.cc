@@ -260,6 +260,7 @@ v1::Prepare BasePrepare(v1::PhaseKind phase) {
   prepare.add_initiators(0);
   prepare.set_initiator_count(2);
   prepare.set_initiator_count_max(4);
+  prepare.set_initiators_sharing(1);
   prepare.set_interval_ns(1'000'000'000);
   prepare.set_op_timeout_ns(90'000'000'000);
   return prepare;

@@ -154,6 +154,7 @@ PhaseSpec Measure() {
   spec.initiators = {0, 2};
   spec.initiator_count = 3;
   spec.initiator_count_max = 3;
+  spec.initiators_sharing = 2;
   MeasureSpec measure;
   measure.workload.size = 1 << 20;
   measure.workload.load = {.streams = 2, .depth = 8};
@@ -172,6 +173,8 @@ TEST_CASE("Prepare refuses what contradicts itself, naming the place") {
   CHECK(place([](v1::Prepare& p) { p.set_initiators(1, 0); }) == "initiators[1]");
   CHECK(place([](v1::Prepare& p) { p.set_initiators(1, 3); }) == "initiators[1]");
   CHECK(place([](v1::Prepare& p) { p.set_initiator_count(9); }) == "initiator_count");
+  CHECK(place([](v1::Prepare& p) { p.set_initiators_sharing(4); }) == "initiators_sharing");
+  CHECK(place([](v1::Prepare& p) { p.set_initiators_sharing(1); }) == "initiators_sharing");
   CHECK(place([](v1::Prepare& p) { p.mutable_objects(0)->set_slot(1); }) == "objects[0]");
   CHECK(place([](v1::Prepare& p) { p.mutable_objects(0)->set_name("../x"); }) == "objects[0].name");
   CHECK(place([](v1::Prepare& p) { p.mutable_objects(0)->set_name(".."); }) == "objects[0].name");
