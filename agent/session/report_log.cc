@@ -82,7 +82,7 @@ absl::Status ReportLog::Append(const PhaseKey& key, HeldHistograms held) {
   const Part part = PartOf(*current_, held.last_interval, held.drain);
   if (part == current_->part && current_->coarse.Holds(held.initiator)) {
     // Some of its intervals are coarse besides: what is merged over them comes as one.
-    const absl::Status joined = current_->coarse.Join(std::move(held));
+    absl::Status joined = current_->coarse.Join(std::move(held));
     coarse_bytes_ = current_->coarse.Bytes();
     return joined;
   }

@@ -1,5 +1,7 @@
 #include "common/plan/labels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -37,7 +39,7 @@ bool Matches(const Labels& labels, const Labels& match) {
 
 std::string FormatLabels(const Labels& labels) {
   std::string text;
-  for (const auto& [name, value] : labels) text += (text.empty() ? "" : ", ") + name + "=" + value;
+  for (const auto& [name, value] : labels) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name, value);
   return text;
 }
 

@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<ControllerClient>> ConnectTo(const ControllerReac
                       .next = "Start one with `muster serve --listen unix:PATH` and name it with --controller or "
                               "MUSTER_CONTROLLER."});
   }
-  const auto from = [](std::string value, const char* name) {
+  const auto from = [](const std::string& value, const char* name) {
     const char* otherwise = value.empty() ? getenv(name) : nullptr;
     return otherwise == nullptr ? value : std::string(otherwise);
   };

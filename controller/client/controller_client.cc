@@ -31,7 +31,7 @@ std::chrono::system_clock::time_point In(Nanos time) {
 
 // The controller's own typed error, or what a broken connection means here.
 absl::Status Understood(const grpc::Status& status, const std::string& address, bool cancelled) {
-  const absl::Status error = FromGrpc(status);
+  absl::Status error = FromGrpc(status);
   const std::string code = GetErrorInfo(error).code;
   if (error.ok() || !code.starts_with("RPC_")) return error;
   if (status.error_code() == grpc::StatusCode::CANCELLED && !cancelled) {
@@ -128,7 +128,7 @@ class StreamWatch final : public RunWatch {
 
 class GrpcClient final : public ControllerClient {
  public:
-  GrpcClient(std::string address, std::shared_ptr<grpc::Channel> channel)
+  GrpcClient(std::string address, const std::shared_ptr<grpc::Channel>& channel)
       : address_(std::move(address)), stub_(v1::ControllerApi::NewStub(channel)) {}
 
   absl::StatusOr<v1::AgentList> ListAgents() override {
@@ -249,7 +249,7 @@ absl::StatusOr<std::unique_ptr<ControllerClient>> ControllerClient::Connect(cons
                                          "controller's log says why)",
                       .next = "Start one with `muster serve`, or name another with --controller."});
   }
-  return std::make_unique<GrpcClient>(address, std::move(channel));
+  return std::make_unique<GrpcClient>(address, channel);
 }
 
 }  // namespace muster

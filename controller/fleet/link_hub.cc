@@ -151,7 +151,7 @@ bool LinkHub::Greet(const std::shared_ptr<ControlStream>& stream, const HelloInf
                                                             .place = "agent " + hello.agent_id,
                                                             .message = "another link has taken this one's place",
                                                             .next = {}}),
-                 /*at_once=*/true, std::move(replaced));
+                 /*at_once=*/true, replaced);
   }
   // The refusal is in the reply; the stream then ends without an error of its own.
   if (!refusal.ok()) stream->Close(absl::OkStatus(), /*at_once=*/false);
@@ -242,7 +242,7 @@ bool LinkHub::Deliver(AgentEvent event) {
   return sink_ == nullptr || sink_->OnAgentEvent(std::move(event));
 }
 
-void LinkHub::CloseStreams(const absl::Status& why, bool at_once, Link link) {
+void LinkHub::CloseStreams(const absl::Status& why, bool at_once, const Link& link) {
   if (link.report) link.report->Close(why, at_once);
   if (link.control) link.control->Close(why, at_once);
 }
@@ -261,7 +261,7 @@ void LinkHub::Down(uint64_t link, const absl::Status& why) {
   }
   Log(LogLevel::kDebug, "agent {}: link down: {}", over.agent, FormatError(why));
   Deliver({.agent = over.agent, .says = LinkDown{why}, .ticket = nullptr});
-  CloseStreams(why, /*at_once=*/true, std::move(over));
+  CloseStreams(why, /*at_once=*/true, over);
 }
 
 void LinkHub::Lost(const std::string& agent, uint64_t link, const absl::Status& why, bool at_once) {
@@ -279,7 +279,7 @@ void LinkHub::Lost(const std::string& agent, uint64_t link, const absl::Status& 
   Log(LogLevel::kDebug, "agent {} is gone: {}", agent, FormatError(why));
   // A full sink only loses that an agent is gone; whoever waits for it has a deadline.
   Deliver({.agent = agent, .says = AgentGone{why}, .ticket = nullptr});
-  CloseStreams(why, at_once, std::move(over));
+  CloseStreams(why, at_once, over);
 }
 
 std::vector<Member> LinkHub::Members() {

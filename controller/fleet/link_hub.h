@@ -86,7 +86,7 @@ class LinkHub final : public AgentGateway {
   void Down(uint64_t link, const absl::Status& why);
   // The session is over; tells the sink once. Both streams are closed, at once or after what is queued.
   void Lost(const std::string& agent, uint64_t link, const absl::Status& why, bool at_once);
-  void CloseStreams(const absl::Status& why, bool at_once, Link link);
+  void CloseStreams(const absl::Status& why, bool at_once, const Link& link);
   void StreamDone();
 
   std::shared_ptr<ControlStream> ControlOf(const std::string& agent);

@@ -32,6 +32,7 @@ std::vector<std::string> FactLines(const std::vector<std::pair<std::string, std:
     }
   }
   std::vector<std::string> out;
+  out.reserve(lines.size());
   for (const auto& [said, who] : lines) out.push_back(who.empty() ? said : fmt::format("{}: {}", who, said));
   return out;
 }

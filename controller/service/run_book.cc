@@ -276,7 +276,7 @@ void RunBook::BeginRuns() {
     run->feed.OnAgents(start.agents);
     run->thread = std::thread([this, run, agents = std::move(start.agents)]() mutable {
       SetThreadName("run");
-      Execute(run, std::move(agents));
+      Execute(run, agents);
     });
   }
   for (const RunQueue::Waiting& waiting : queue_.waiting()) {
@@ -286,7 +286,7 @@ void RunBook::BeginRuns() {
   }
 }
 
-void RunBook::Execute(const RunPointer& run, std::vector<std::string> agents) {
+void RunBook::Execute(const RunPointer& run, const std::vector<std::string>& agents) {
   RunOptions options;
   options.runs_dir = options_.runs_dir;
   options.keep_raw = run->submission.keep_raw;

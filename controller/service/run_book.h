@@ -88,7 +88,7 @@ class RunBook {
 
   void Loop();
   void BeginRuns();
-  void Execute(const RunPointer& run, std::vector<std::string> agents);
+  void Execute(const RunPointer& run, const std::vector<std::string>& agents);
   void TellJoins(const std::vector<Member>& members);
   void EndWaiting(Run& run, const std::string& why);  // with the mutex held
   void Forget();                                      // likewise

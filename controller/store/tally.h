@@ -19,7 +19,7 @@ struct TallyKey {
   std::string table;
   int64_t step = kWholeRun, attempt = 0;
   int64_t phase = -1;  // raw reports alone are kept by phase
-  auto operator<=>(const TallyKey&) const = default;
+  auto operator<=>(const TallyKey&) const = default;  // NOLINT(modernize-use-nullptr): the 0 is the compiler's
 };
 
 // Changes of one transaction. Not thread-safe; errors are those of Statement.
