@@ -274,7 +274,7 @@ void RunBook::BeginRuns() {
     run->state = v1::RUN_STATE_RUNNING;
     run->since = clock_.Now();
     run->feed.OnAgents(start.agents);
-    run->thread = std::thread([this, run, agents = std::move(start.agents)]() mutable {
+    run->thread = std::thread([this, run, agents = std::move(start.agents)] {
       SetThreadName("run");
       Execute(run, agents);
     });

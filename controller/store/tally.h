@@ -18,7 +18,7 @@ inline constexpr int64_t kWholeRun = -1;
 struct TallyKey {
   std::string table;
   int64_t step = kWholeRun, attempt = 0;
-  int64_t phase = -1;  // raw reports alone are kept by phase
+  int64_t phase = -1;                                 // raw reports alone are kept by phase
   auto operator<=>(const TallyKey&) const = default;  // NOLINT(modernize-use-nullptr): the 0 is the compiler's
 };
 
