@@ -21,9 +21,10 @@ std::vector<std::pair<std::string, std::string>> KeysOf(const TargetClaim& claim
   return {keys.begin(), keys.end()};
 }
 
-std::string Whose(const std::string& run, bool waits, Nanos quiet_in) {
-  if (quiet_in > 0) {
-    return fmt::format("which an agent that run {} lost may load for up to {} more", run, FormatDuration(quiet_in));
+std::string Whose(const std::string& run, bool waits, Nanos quiet_after) {
+  if (quiet_after > 0) {
+    return fmt::format("which an agent that run {} lost may load for up to {} after its end", run,
+                       FormatDuration((quiet_after + kSecond - 1) / kSecond * kSecond));
   }
   return waits ? fmt::format("kept for run {}, which came first", run) : fmt::format("used by run {}", run);
 }
@@ -81,7 +82,7 @@ bool RunQueue::Choose(const RunNeeds& needs, const std::vector<QueueAgent>& ther
       const auto taken = claims.targets.find(key);
       if (taken == claims.targets.end()) continue;
       const Taken& by = taken->second;
-      why.push_back(fmt::format("target {}, {}", shown, Whose(by.run, by.waits, by.quiet_in)));
+      why.push_back(fmt::format("target {}, {}", shown, Whose(by.run, by.waits, by.quiet_after)));
     }
   }
   return true;
@@ -95,9 +96,8 @@ std::vector<RunQueue::Start> RunQueue::Dispatch(const std::vector<QueueAgent>& t
     const bool over = held.quiet_at != kNever;
     if (!over) ++going_on;
     for (const std::string& agent : held.agents) claims.agents[agent] = {run, false, 0};
-    // Whole seconds, rounded up: a text that changes ten times a second tells nobody more.
-    const Nanos quiet_in = over ? (held.quiet_at - now + kSecond - 1) / kSecond * kSecond : 0;
-    for (const std::string& target : held.targets) claims.targets[target] = {run, false, quiet_in};
+    const Nanos quiet_after = over ? held.quiet_at - held.ended_at : 0;
+    for (const std::string& target : held.targets) claims.targets[target] = {run, false, quiet_after};
   }
   std::vector<Start> starts;
   std::vector<Entry> still;
@@ -141,10 +141,11 @@ bool RunQueue::Cancel(const std::string& run) {
   return std::erase_if(waiting_, [&](const Entry& entry) { return entry.needs.run == run; }) > 0;
 }
 
-void RunQueue::Ended(const std::string& run, Nanos quiet_at) {
+void RunQueue::Ended(const std::string& run, Nanos now, Nanos quiet_at) {
   const auto found = running_.find(run);
   if (found == running_.end()) return;
   found->second.agents.clear();
+  found->second.ended_at = now;
   found->second.quiet_at = quiet_at;  // what lies in the past is dropped by the next Dispatch
 }
 

@@ -57,7 +57,7 @@ class RunQueue {
   bool Cancel(const std::string& run);
   // A run that had begun is over: its agents are free, its targets from `quiet_at` on, since an agent it lost may load
   // them until then. Unknown runs are ignored.
-  void Ended(const std::string& run, Nanos quiet_at = 0);
+  void Ended(const std::string& run, Nanos now = 0, Nanos quiet_at = 0);
 
   struct Waiting {
     std::string run;
@@ -78,13 +78,13 @@ class RunQueue {
   };
   struct Held {
     std::vector<std::string> agents;
-    std::set<std::string> targets;  // keys: KeyOf
-    Nanos quiet_at = kNever;        // over: the targets are held until then
+    std::set<std::string> targets;          // keys: KeyOf
+    Nanos ended_at = 0, quiet_at = kNever;  // over: the targets are held until the latter
   };
   struct Taken {
     std::string run;
-    bool waits = false;  // kept for a run that waits itself
-    Nanos quiet_in = 0;  // the run is over, an agent it lost may load the target for so long
+    bool waits = false;     // kept for a run that waits itself
+    Nanos quiet_after = 0;  // the run is over, an agent it lost may load the target for so long after that
   };
   // What earlier ones hold or keep.
   struct Claims {

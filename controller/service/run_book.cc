@@ -317,7 +317,7 @@ void RunBook::Execute(const RunPointer& run, const std::vector<std::string>& age
   // What a client sees as ended is out of the queue and can be asked for its result.
   {
     std::lock_guard lock(mutex_);
-    queue_.Ended(run->id, outcome.quiet_at);
+    queue_.Ended(run->id, clock_.Now(), outcome.quiet_at);
     run->state = v1::RUN_STATE_ENDED;
     run->since = clock_.Now();
     run->path = outcome.path;

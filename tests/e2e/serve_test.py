@@ -106,6 +106,39 @@ steps:
         assert times[0][1] <= times[1][0], times
 
 
+def test_a_target_that_a_lost_agent_may_still_load_is_not_given_away(place):
+    os.makedirs(os.path.join(place.path, "data"))
+    file = """
+name: %s
+op_timeout: 2s
+targets: {f: {file: {dir: %s/data, direct: false}}}
+initiators: {match: {n: "%s"}}
+steps:
+  - name: one
+    target: f
+    workload: {size: 16MiB}
+    measure: {warmup: 0s, window: %s}
+"""
+    with serving(place, "--lease", "3s") as it:
+        it.agent("a1", "--label", "n=1", "--allow-root", place.path)
+        it.agent("a2", "--label", "n=2", "--allow-root", place.path)
+        it.wait_for_agents("a1", "a2")
+        first = it.submit(place.file("first.yaml", file % ("first", place.path, "1", "60s")))
+        it.measuring(first)
+        it.agents["a1"].kill()  # the controller cannot tell it from one that is cut off and goes on
+        second = it.begin("run", place.file("second.yaml", file % ("second", place.path, "2", "1s")))
+        it.wait_for_run(first, lambda r: r["state"] == "ended")
+        waits = wait_for(lambda: [r for r in it.runs().values() if r["state"] == "waiting" and r["waits_for"]], 10, "a queue")
+        said = f"target directory {place.path}/data on .*, which an agent that run {first} lost may load for up to [0-9.]+m?s after its end"
+        assert re.match(said, waits[0]["waits_for"][0]), waits
+        done = finish(second)
+        assert done.code == 0, done
+        listed = json.loads(muster("results", "list", "--runs", place.runs, "--json").out)["runs"]
+        (begun,) = [r["started_wall_micros"] for r in listed if r["id"] != first]
+        (ended,) = [r["finished_wall_micros"] for r in listed if r["id"] == first]
+        assert begun - ended >= 5e6, listed  # its operations may take 2 s and are given 5 s more
+
+
 def test_agents_are_waited_for_by_number_and_label(place):
     with serving(place) as it:
         run = it.submit(null(place, "two", "1s", "rack: b"), "--agents", "2")

@@ -178,7 +178,7 @@ TEST_CASE("the targets of a run that lost an agent are free when that agent must
   const std::vector<QueueAgent> there = {Agent("a1"), Agent("a2", {}, "h2")};
   Submit(queue, Needs("r1", 2, {}, {Lun("disk"), Dir("/x")}));
   CHECK(Starts(queue, there) == "r1:a1,a2");
-  queue.Ended("r1", 30 * kSecond);
+  queue.Ended("r1", 17 * kSecond, 30 * kSecond);
   CHECK(queue.UserOf("a1").empty());
   CHECK(queue.running().empty());
   Submit(queue, Needs("r2", 1, {}, {Lun("disk")}));
@@ -186,7 +186,7 @@ TEST_CASE("the targets of a run that lost an agent are free when that agent must
   // Nothing but the target holds r2 up: it keeps its agent, and r3 takes the other one.
   CHECK(Starts(queue, there, 17'400 * kMillisecond) == "r3:a2");
   CHECK(WaitsFor(queue, "r2") ==
-        std::vector<std::string>{"target LUN 0 of disk, which an agent that run r1 lost may load for up to 13s more"});
+        std::vector<std::string>{"target LUN 0 of disk, which an agent that run r1 lost may load for up to 13s after its end"});
   CHECK(Starts(queue, there, 30 * kSecond - 1).empty());
   CHECK(Starts(queue, there, 30 * kSecond) == "r2:a1");
 }
