@@ -141,8 +141,8 @@ void FillPhase::CheckRunning(RunContext& ctx, Part& part) {
                    {.code = "FILL_STALLED",
                     .place = fmt::format("agent {} target {}", part.agent->id, step_.target),
                     .message = fmt::format("no progress for {} after {} of {} bytes, and no end",
-                                           FormatDuration(ctx.now - std::max(part.heard, t0_)), part.bytes_done,
-                                           part.bytes_asked),
+                                           FormatDuration((ctx.now - std::max(part.heard, t0_)) / kSecond * kSecond),
+                                           part.bytes_done, part.bytes_asked),
                     .next = "The target may hang."}));
 }
 

@@ -107,7 +107,7 @@ void IoPhase::AwaitQuiet(RunContext& ctx) {
   deadline_ = std::max(ctx.now, ctx.quiet_at);
   if (deadline_ > ctx.now) {
     ctx.Tell(fmt::format("{}: a lost agent may load its target for up to {} more; {} then", KeyText(key_),
-                         FormatDuration(deadline_ - ctx.now),
+                         FormatDuration((deadline_ - ctx.now + kSecond - 1) / kSecond * kSecond),
                          attempt_ > step_.first_attempt ? "it begins anew" : "it begins"));
   }
 }
