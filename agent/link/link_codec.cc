@@ -210,6 +210,7 @@ v1::AgentMessage ToWire(const Hello& hello) {
     to->mutable_held()->set_last_sequence(hello.held.last_sequence);
     to->mutable_held()->set_heard(hello.held.heard);
     to->mutable_held()->set_live(hello.held.live);
+    to->mutable_held()->set_committed(hello.held.committed);
   }
   return message;
 }

@@ -82,8 +82,9 @@ struct HeldSession {
   uint64_t controller_epoch = 0;
   PhaseKey key;
   uint64_t last_sequence = 0;
-  uint64_t heard = 0;  // number of the last command heard
-  bool live = false;   // the lease runs; false: the session has ended, reports alone are held
+  uint64_t heard = 0;      // number of the last command heard
+  bool live = false;       // the lease runs; false: the session has ended, reports alone are held
+  uint64_t committed = 0;  // reports after this one are held
 };
 struct Hello {
   uint32_t api_min = 0, api_max = 0;

@@ -46,7 +46,8 @@ void SessionMachine::DialNow() {
                        .key = phase_ ? phase_->spec.key : ended_key_.value_or(PhaseKey{}),
                        .last_sequence = log_.last_sequence(),
                        .heard = control_.heard(),
-                       .live = session_};
+                       .live = session_,
+                       .committed = log_.committed()};
   }
   Do(std::move(dial));
   if (session_) {
@@ -101,9 +102,8 @@ void SessionMachine::BeginSession(const HelloReply& message) {
     clock_.Clear();
     in_use_.reset();
   }
-  const bool same = epoch_ == message.controller_epoch;
   epoch_ = message.controller_epoch;
-  if (!log_.empty() && same && message.wants_reports) {
+  if (!log_.empty() && message.wants_reports) {
     if (const absl::Status status = log_.Resume(message.last_committed, message.last_received); !status.ok()) {
       Do(Note{LogLevel::kWarning, FormatError(status)});
       (void)log_.Forget();

@@ -37,8 +37,10 @@ struct HelloInfo {
   bool insecure_tcp = false;   // as the controller saw it: neither a Unix socket nor TLS
   // The session it still holds; epoch 0: none.
   uint64_t held_epoch = 0;
-  bool held_live = false;   // its lease runs and its load goes on; false: it has ended, reports alone are held
-  uint64_t held_heard = 0;  // live: number of the last command heard
+  bool held_live = false;       // its lease runs and its load goes on; false: it has ended, reports alone are held
+  uint64_t held_heard = 0;      // live: number of the last command heard
+  std::string held_run;         // whose reports it holds
+  uint64_t held_committed = 0;  // it holds those after this one
 };
 
 struct BeatInfo {

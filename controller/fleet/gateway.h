@@ -1,4 +1,6 @@
 #pragma once
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,10 @@ class AgentGateway {
   virtual void Drop(const std::string& agent, const absl::Status& why) = 0;
   // Ends the sessions of agents whose lease has ended. To be called at least every 100 ms while somebody waits.
   virtual void CheckLeases() = 0;
+  // Asked of every Hello, from any thread, before the agent is there: the sequence number after which the reports that
+  // it holds of another controller's session are to come; nothing: they are wanted by nobody. Must not block.
+  using WantsHeld = std::function<std::optional<uint64_t>(const HelloInfo& hello)>;
+  virtual void SetWantsHeld(WantsHeld wants) { (void)wants; }
 };
 
 }  // namespace muster

@@ -182,6 +182,8 @@ absl::StatusOr<HelloInfo> DecodeHello(const v1::Hello& from) {
     out.held_epoch = from.held().controller_epoch();
     out.held_live = from.held().live();
     out.held_heard = from.held().heard();
+    out.held_run = from.held().key().run();
+    out.held_committed = from.held().committed();
   }
   return out;
 }

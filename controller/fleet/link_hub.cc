@@ -77,9 +77,11 @@ LinkHub::Admitted LinkHub::OnHello(const std::shared_ptr<ControlStream>& stream,
   reply.set_build(fleet_.options().build);
   reply.set_controller_epoch(epoch_);
   bool collecting = false;
+  std::optional<uint64_t> handed_over;
   {
     std::lock_guard lock(sink_mutex_);
     collecting = sink_ != nullptr;
+    if (wants_held_) handed_over = wants_held_(hello);
   }
   Link replaced;
   uint64_t link = 0;
@@ -89,7 +91,7 @@ LinkHub::Admitted LinkHub::OnHello(const std::shared_ptr<ControlStream>& stream,
     std::erase_if(greeting_, [&](const auto& waiting) { return waiting.expired() || waiting.lock() == stream; });
     uint64_t seed = epoch_ + ++next_link_;
     link = SplitMix64(seed) | 1;  // not to be mistaken for that of another controller
-    absl::StatusOr<Welcome> admitted = fleet_.Admit(hello, link, now, collecting);
+    absl::StatusOr<Welcome> admitted = fleet_.Admit(hello, link, now, collecting, handed_over);
     if (!admitted.ok()) {
       ++changes_;
       changed_.notify_all();
@@ -300,6 +302,11 @@ std::vector<std::string> LinkHub::Refusals() {
 void LinkHub::SetSink(AgentSink* sink) {
   std::lock_guard lock(sink_mutex_);
   sink_ = sink;
+}
+
+void LinkHub::SetWantsHeld(WantsHeld wants) {
+  std::lock_guard lock(sink_mutex_);
+  wants_held_ = std::move(wants);
 }
 
 uint64_t LinkHub::LinkOf(const std::string& agent) {

@@ -41,6 +41,7 @@ class LinkHub final : public AgentGateway {
   void RefuseReports(const std::string& agent, const absl::Status& why) override;
   void Drop(const std::string& agent, const absl::Status& why) override;
   void CheckLeases() override;
+  void SetWantsHeld(WantsHeld wants) override;
 
   std::vector<std::string> Refusals();
   // Until somebody has joined, left or been refused, or the time is over.
@@ -107,6 +108,7 @@ class LinkHub final : public AgentGateway {
   std::recursive_mutex order_;
   std::mutex sink_mutex_;  // held while the sink is called
   AgentSink* sink_ = nullptr;
+  WantsHeld wants_held_;  // with sink_mutex_
 };
 
 }  // namespace muster

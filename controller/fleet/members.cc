@@ -90,7 +90,8 @@ std::optional<Welcome> Fleet::Resume(const HelloInfo& hello, uint64_t link_id, N
   return welcome;
 }
 
-absl::StatusOr<Welcome> Fleet::Admit(const HelloInfo& hello, uint64_t link_id, Nanos now, bool collecting) {
+absl::StatusOr<Welcome> Fleet::Admit(const HelloInfo& hello, uint64_t link_id, Nanos now, bool collecting,
+                                     std::optional<uint64_t> handed_over) {
   if (absl::Status status = Check(hello); !status.ok()) return Refuse(std::move(status));
   if (auto resumed = Resume(hello, link_id, now)) return *std::move(resumed);
   if (hello.held_live) {
@@ -136,6 +137,10 @@ absl::StatusOr<Welcome> Fleet::Admit(const HelloInfo& hello, uint64_t link_id, N
     welcome.reports = hello.last_sequence - former->second.received;
     member.last_sequence = former->second.received;
     member.committed = former->second.committed;
+  } else if (handed_over && hello.held_epoch != options_.epoch && *handed_over <= hello.last_sequence) {
+    welcome.wants_reports = entry.wants_reports = true;
+    welcome.reports = hello.last_sequence - *handed_over;
+    member.last_sequence = member.committed = *handed_over;
   }
   welcome.member = member;
   agents_.emplace(hello.agent_id, std::move(entry));

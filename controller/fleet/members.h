@@ -64,8 +64,10 @@ class Fleet {
   // Admits an agent, takes up its session again, or says why not. Typed errors: API_VERSION (both ranges and builds),
   // AGENT_ID_TAKEN (both hosts), HELLO_INVALID, FLEET_FULL; they are remembered (the last 32) for WaitForAgents.
   // SESSION_OVER: the session it holds is not one of this controller any more; it is to end it, then come back.
-  // `collecting`: somebody takes reports of agents that were lost.
-  absl::StatusOr<Welcome> Admit(const HelloInfo& hello, uint64_t link_id, Nanos now, bool collecting = false);
+  // `collecting`: somebody takes reports of agents that were lost. `handed_over`: somebody takes those that it holds of
+  // another controller's session, after this sequence number.
+  absl::StatusOr<Welcome> Admit(const HelloInfo& hello, uint64_t link_id, Nanos now, bool collecting = false,
+                                std::optional<uint64_t> handed_over = std::nullopt);
   // The link broke. The agent stays a member until its lease ends. False: it was not its current link.
   bool LinkDown(const std::string& agent, uint64_t link_id, Nanos now);
   // A Beat of a member: extends the lease, feeds its clock figures. Returns texts for people: clocks of one host that

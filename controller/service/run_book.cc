@@ -14,6 +14,7 @@
 namespace muster {
 namespace {
 
+constexpr size_t kLookedAt = 64;            // newest runs that may be interrupted
 constexpr Nanos kPoll = 50 * kMillisecond;  // who is there and whose lease has ended is looked at this often
 
 absl::Status Unknown(const std::string& name, const std::string& known) {
@@ -31,7 +32,13 @@ RunOutcome NotBegun(const std::string& run, std::string outcome, absl::Status er
 }  // namespace
 
 RunBook::RunBook(Options options, AgentGateway& hub, const Clock& clock)
-    : options_(std::move(options)), hub_(hub), clock_(clock), router_(hub), queue_(options_.queue) {
+    : options_(std::move(options)),
+      hub_(hub),
+      clock_(clock),
+      router_(hub),
+      hand_over_(ReadInterrupted(options_.runs_dir, kLookedAt), router_, {.lease = options_.lease}, clock),
+      queue_(options_.queue) {
+  hub_.SetWantsHeld([this](const HelloInfo& hello) { return hand_over_.Asked(hello); });
   loop_ = std::thread([this] {
     SetThreadName("queue");
     Loop();
@@ -39,6 +46,7 @@ RunBook::RunBook(Options options, AgentGateway& hub, const Clock& clock)
 }
 
 RunBook::~RunBook() {
+  hub_.SetWantsHeld(nullptr);
   Drain(2);
   Wait(kNever / 2);
   {
@@ -261,6 +269,7 @@ void RunBook::BeginRuns() {
   there.reserve(members.size());
   for (const Member& member : members) {
     const HelloInfo& hello = member.hello;
+    if (hand_over_.Busy(hello.agent_id)) continue;
     there.push_back({.id = hello.agent_id,
                      .host = hello.host_id.empty() ? hello.hostname : hello.host_id,
                      .hostname = hello.hostname,

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "controller/fleet/router.h"
 #include "controller/queue/run_queue.h"
+#include "controller/service/hand_over.h"
 #include "controller/service/run_feed.h"
 
 namespace muster {
@@ -37,7 +38,7 @@ class RunBook {
     RunDeadlines deadlines;
     Nanos lease = 10 * kSecond;
   };
-  // The hub outlives the book.
+  // The hub outlives the book. Looks for interrupted runs first, which blocks on the disk.
   RunBook(Options options, AgentGateway& hub, const Clock& clock);
   // Stops what goes on at once and waits for it: DriveRun's deadlines bound that.
   ~RunBook();
@@ -98,6 +99,7 @@ class RunBook {
   AgentGateway& hub_;
   const Clock& clock_;
   AgentRouter router_;
+  HandOver hand_over_;
   std::mutex mutex_;
   std::condition_variable changed_;
   RunQueue queue_;

@@ -111,9 +111,12 @@ absl::Status CheckRunsDir(const std::string& runs_dir) {
                     .next = "--runs names the directory that the runs were written to."});
 }
 
-std::vector<RunSummary> ListRuns(const std::string& runs_dir) {
+std::vector<RunSummary> ListRuns(const std::string& runs_dir, size_t most) {
   std::vector<RunSummary> out;
-  for (const std::string& id : RunIds(runs_dir)) out.push_back(Summarize(runs_dir, id));
+  for (const std::string& id : RunIds(runs_dir)) {
+    if (out.size() >= most) break;
+    out.push_back(Summarize(runs_dir, id));
+  }
   // Stable: damaged ones have no time of their own and go to the end, in the order of their names.
   std::stable_sort(out.begin(), out.end(), [](const RunSummary& a, const RunSummary& b) {
     return a.started_wall_micros > b.started_wall_micros;

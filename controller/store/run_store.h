@@ -61,6 +61,9 @@ class RunWriter {
   // Opens the file of a run that has ended, or whose controller has, to go on with it (store/resume.h says with what):
   // it is "running" again, and its agents are those that are written now. STORE_LOCKED while somebody writes it.
   static absl::StatusOr<std::unique_ptr<RunWriter>> Resume(const std::string& path, const StoreOptions& options);
+  // Opens the file of a run whose controller has ended, to add what its agents still hold (CommitReports) and to end it
+  // (Finish): plan and agents stay as they are. STORE_LOCKED.
+  static absl::StatusOr<std::unique_ptr<RunWriter>> TakeUp(const std::string& path);
   virtual ~RunWriter() = default;
   virtual std::string path() const = 0;  // of run.db
   virtual absl::Status WritePlan(const Plan& plan) = 0;
@@ -75,9 +78,9 @@ class RunWriter {
   // A phase without figures (fill): drops its raw reports.
   virtual absl::Status SealPhase(const PhaseKey& key) = 0;
   virtual absl::Status WriteEvent(int64_t wall_micros, const std::string& text) = 0;
-  // "complete", "cancelled", "failed", "aborted"; after it the file is checkpointed into one file (no -wal left). On a
-  // full disk space set aside at the start is used, so that the outcome and its reason are kept; the error is of what
-  // could not be done after that.
+  // "complete", "cancelled", "failed", "aborted", "interrupted"; after it the file is checkpointed into one file (no
+  // -wal left). On a full disk space set aside at the start is used, so that the outcome and its reason are kept; the
+  // error is of what could not be done after that.
   virtual absl::Status Finish(const std::string& outcome, const std::string& message, int64_t wall_micros) = 0;
 };
 
@@ -129,7 +132,8 @@ class RunReader {
 // $XDG_DATA_HOME/muster/runs, or ~/.local/share/muster/runs.
 std::string DefaultRunsDir();
 // Runs below a directory, newest first; damaged files are listed with outcome "damaged".
-std::vector<RunSummary> ListRuns(const std::string& runs_dir);
+// At most the newest `most` by id.
+std::vector<RunSummary> ListRuns(const std::string& runs_dir, size_t most = SIZE_MAX);
 // OK when runs can be looked for there: RUNS_DIR_MISSING (not found) or RUNS_DIR_UNREADABLE, with the directory.
 absl::Status CheckRunsDir(const std::string& runs_dir);
 // A run id, a unique prefix of one, "last", or a path to a run.db or its directory; returns the path of the run.db.

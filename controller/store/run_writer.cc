@@ -298,7 +298,9 @@ absl::StatusOr<std::unique_ptr<RunWriter>> RunWriter::Create(const std::string& 
   return writer;
 }
 
-absl::StatusOr<std::unique_ptr<RunWriter>> RunWriter::Resume(const std::string& path, const StoreOptions& options) {
+namespace {
+
+absl::StatusOr<std::unique_ptr<SqliteRunWriter>> OpenAgain(const std::string& path, const StoreOptions& options) {
   const std::string dir = path.substr(0, path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
   const std::string base = dir.empty() ? "." : dir;
   MUSTER_ASSIGN_OR_RETURN(LockFile lock, LockFile::Acquire(base + "/lock"));
@@ -307,8 +309,19 @@ absl::StatusOr<std::unique_ptr<RunWriter>> RunWriter::Resume(const std::string& 
   MUSTER_RETURN_IF_ERROR(db->Query("PRAGMA journal_mode=WAL").status());
   MUSTER_RETURN_IF_ERROR(db->Exec("PRAGMA synchronous=NORMAL"));
   MUSTER_ASSIGN_OR_RETURN(ReserveFile reserve, ReserveFile::Create(base + "/reserve", kReserve));
-  auto writer = std::make_unique<SqliteRunWriter>(std::move(lock), std::move(reserve), std::move(db), options);
+  return std::make_unique<SqliteRunWriter>(std::move(lock), std::move(reserve), std::move(db), options);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RunWriter>> RunWriter::Resume(const std::string& path, const StoreOptions& options) {
+  MUSTER_ASSIGN_OR_RETURN(auto writer, OpenAgain(path, options));
   MUSTER_RETURN_IF_ERROR(writer->Reopen());
+  return writer;
+}
+
+absl::StatusOr<std::unique_ptr<RunWriter>> RunWriter::TakeUp(const std::string& path) {
+  MUSTER_ASSIGN_OR_RETURN(std::unique_ptr<RunWriter> writer, OpenAgain(path, {}));
   return writer;
 }
 

@@ -118,6 +118,10 @@ absl::Status AddReport(const std::string& agent, const v1::ReportMessage& report
       MUSTER_ASSIGN_OR_RETURN(const IntervalDelta delta, FromProto(report.interval()));
       return aggregator.Add(agent, delta);
     }
+    if (report.has_held()) {
+      MUSTER_ASSIGN_OR_RETURN(const HeldHistograms held, FromProto(report.held()));
+      return aggregator.AddHeld(agent, held);
+    }
     MUSTER_ASSIGN_OR_RETURN(const PhaseTotals totals, FromProto(report.ended().totals()));
     return aggregator.AddTotals(agent, totals);
   };

@@ -246,6 +246,21 @@ TEST_CASE("a process whose session has ended hands its reports over, if somebody
   CHECK_FALSE(fleet.Admit(Held("a", 7, false, 9), 3, 30 * kSecond, true)->wants_reports);
 }
 
+TEST_CASE("what is held of another controller's session is wanted after what is committed, if it is wanted") {
+  Fleet fleet = MakeFleetOf(56);
+  // While its load goes on the session must end first, wanted or not.
+  CHECK(GetErrorInfo(fleet.Admit(Held("a", 1, true, 9), 1, 0, true, 4).status()).code == "SESSION_OVER");
+  const auto back = fleet.Admit(Held("a", 1, false, 9), 2, 0, true, 4);
+  REQUIRE(back.ok());
+  CHECK(back->wants_reports);
+  CHECK(back->reports == 5);
+  CHECK(back->member.last_sequence == 4);
+  CHECK(back->member.committed == 4);
+  // Numbers that it cannot have are those of another process.
+  CHECK_FALSE(fleet.Admit(Held("b", 2, false, 3), 3, 0, true, 4)->wants_reports);
+  CHECK_FALSE(fleet.Admit(Held("c", 3, false, 9), 4, 0, true)->wants_reports);
+}
+
 TEST_CASE("an agent that says its session is over is lost at once, and there anew") {
   Fleet fleet = MakeFleetOf(55);
   REQUIRE(fleet.Admit(Hello("a", 1), 1, 0).ok());

@@ -215,6 +215,33 @@ TEST_CASE("with nobody left the run is aborted, whatever the policy") {
   CHECK(h.machine().outcome() == "aborted");
 }
 
+TEST_CASE("when the last ones are lost while all wait for quiet, the step ends with what the window given up had") {
+  for (const bool drained : {false, true}) {
+    Fleet h(3);
+    h.Begin();
+    h.ToRunning({"a", "b", "c"});
+    for (const char* id : {"a", "b", "c"}) {
+      for (int64_t k = 0; k < 2; ++k) h.Interval(id, h.Measure(0), k, {static_cast<uint32_t>(id[0] - 'a')});
+    }
+    h.now = h.t0 + 2'500 * kMillisecond;
+    h.Lost("b");
+    if (drained) {
+      h.Ended("a", h.Measure(0), 1, {0});
+      h.Ended("c", h.Measure(0), 1, {2});
+    }
+    h.now += kSecond;
+    h.Lost("a");
+    h.now += kSecond;
+    h.Lost("c");
+    h.At(h.now + 3 * h.Orphan());
+    CHECK(h.machine().done());
+    CHECK(h.machine().outcome() == "aborted");
+    REQUIRE(h.results.size() == 1);
+    CHECK(h.results[0].outcome != StepOutcome::kValid);
+    CHECK(h.results[0].figures.intervals <= 1);
+  }
+}
+
 TEST_CASE("a guard that is lost hands its task to another agent of its host") {
   Fleet h(3, {"x", "x", "y"});
   h.plan.steps = {OneStep(0, 3, "f")};

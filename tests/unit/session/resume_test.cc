@@ -123,7 +123,7 @@ TEST_CASE("another epoch, or a controller that does not know the session, ends i
   CHECK(rig.machine.log().size() == 2);  // kept for hand-over
 }
 
-TEST_CASE("reports of an ended session are handed over to the same controller if it asks, else forgotten") {
+TEST_CASE("reports of an ended session are handed over to the controller that asks for them, else forgotten") {
   Rig rig;
   rig.ToRunning();
   rig.Step(EngineInterval{.engine = rig.engine, .delta = Interval(0)});
@@ -153,10 +153,14 @@ TEST_CASE("reports of an ended session are handed over to the same controller if
     REQUIRE(rig.Did<Note>() != nullptr);
     CHECK(rig.Did<Note>()->text.find("2 reports") != std::string::npos);
   }
-  SECTION("of another controller, that cannot have asked") {
+  SECTION("asked for by the controller that came after, which knows what is committed") {
     reply.wants_reports = true;
     reply.controller_epoch = 78;
+    reply.last_committed = reply.last_received = 1;
     rig.Tell(reply);
+    CHECK(rig.machine.state() == State::kHandingOver);
+    CHECK(Sent(rig) == std::vector<uint64_t>{2});
+    rig.Step(AckArrived{.link = rig.link, .committed = 2});
     CHECK(rig.machine.state() == State::kIdle);
     CHECK(rig.machine.log().empty());
   }
