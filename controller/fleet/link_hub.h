@@ -42,6 +42,8 @@ class LinkHub final : public AgentGateway {
   void Drop(const std::string& agent, const absl::Status& why) override;
   void CheckLeases() override;
 
+  // Those of Members, and those whose link is down while their lease runs.
+  std::vector<Member> Everybody();
   std::vector<std::string> Refusals();
   // Until somebody has joined, left or been refused, or the time is over.
   void WaitForChange(Nanos timeout);

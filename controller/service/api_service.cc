@@ -54,13 +54,25 @@ absl::StatusOr<Submission> ReadSubmission(const v1::SubmitRunRequest& request) {
   return out;
 }
 
-v1::AgentState StateOf(const Member& member, std::string run, Nanos now) {
+// An agent takes a link over which nothing is answered for half a lease for a broken one: so does this. A host that is
+// cut off cannot end its connection.
+void SetLink(const Member& member, Nanos lease, Nanos now, v1::AgentState& state) {
+  const Nanos quiet = std::max<Nanos>(0, now - (member.up() ? member.lease_end - lease : member.down_since));
+  if (member.up() && quiet <= lease / 2) {
+    state.set_link("up");
+    return;
+  }
+  state.set_link(member.up() ? "silent" : "down");
+  state.set_link_quiet_ns(quiet);
+}
+
+v1::AgentState StateOf(const Member& member, std::string run, Nanos lease, Nanos now) {
   const HelloInfo& hello = member.hello;
   v1::AgentState state;
   state.set_id(WireText(hello.agent_id, 64));
   state.set_hostname(WireText(hello.hostname, 256));
   state.set_run(std::move(run));
-  state.set_link("up");
+  SetLink(member, lease, now, state);
   state.set_lease_left_ns(member.lease_end - now);
   state.set_clock_known(member.clock.error < kNever);
   if (state.clock_known()) {
@@ -131,8 +143,8 @@ bool ControllerApiService::WaitForQuiet(Nanos quiet, Nanos timeout) {
 grpc::ServerUnaryReactor* ControllerApiService::ListAgents(grpc::CallbackServerContext* context,
                                                            const v1::ListAgentsRequest*, v1::AgentList* reply) {
   const Nanos now = clock_.Now();
-  for (const Member& member : hub_.Members()) {
-    *reply->add_agents() = StateOf(member, book_.UserOf(member.hello.agent_id), now);
+  for (const Member& member : hub_.Everybody()) {
+    *reply->add_agents() = StateOf(member, book_.UserOf(member.hello.agent_id), lease_, now);
   }
   for (const std::string& refusal : hub_.Refusals()) reply->add_refusals(WireText(refusal, 8192));
   reply->set_build(WireText(build_, 128));

@@ -13,6 +13,7 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/wire/version.h"
+#include "controller/service/grpc_log.h"
 #include "controller/service/server_credentials.h"
 #include "controller/service/socket_dir.h"
 
@@ -20,6 +21,8 @@ namespace muster {
 namespace {
 
 constexpr int kMaxMessage = 16 << 20;
+// gRPC 1.51 looks at a message's size when all of it is there: without a quota a gigabyte would be taken in first.
+constexpr size_t kMaxUnread = size_t{256} << 20;
 constexpr Nanos kGoodbye = 3 * kSecond;
 
 }  // namespace
@@ -33,7 +36,6 @@ absl::Status Listener::AddTcp(grpc::ServerBuilder& builder) {
   } else {
     MUSTER_ASSIGN_OR_RETURN(const TlsCredentials tls,
                             LoadTls(options_.tls, TlsUse::kController, WallMicros() / 1'000'000));
-    LogRefusedHandshakes();
     credentials = MakeServerCredentials(tls);
   }
   // Two controllers on one port would share its connections between them by chance.
@@ -80,9 +82,11 @@ absl::Status Listener::Opened() {
 }
 
 absl::Status Listener::Listen(const std::vector<grpc::Service*>& services) {
+  ListenToGrpcLog();
   grpc::ServerBuilder builder;
   MUSTER_RETURN_IF_ERROR(AddTo(builder));
   builder.SetMaxReceiveMessageSize(kMaxMessage);
+  builder.SetResourceQuota(grpc::ResourceQuota("links").Resize(kMaxUnread));
   for (grpc::Service* service : services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
   absl::Status opened = Opened();
