@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 from delay_proxy import DelayProxy
-from harness import Skip, main, need_root, wait_for
+from harness import Skip, finish, main, need_root, read_events, wait_for
 from link_test import check
 from serving import serving
 
@@ -112,6 +112,46 @@ def test_ways_of_different_length_are_within_the_stated_error(place):
             for name in ("coverage", "intervals", "errors", "links"):
                 assert check(step, name)["outcome"] == "pass", step["checks"]
         assert not any(text in it.log_text() for text in DISAGREE), it.log_text()
+
+
+LIBFAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+
+
+def test_a_wall_clock_that_is_stepped_in_mid_step_changes_nothing(place):
+    """Of the agent's process alone: nobody steps the clock of a machine for a test."""
+    if not os.path.exists(LIBFAKETIME):
+        raise Skip("needs libfaketime (package faketime)")
+    step_file = place.file("faketime", "+0")
+    env = ["env", f"LD_PRELOAD={LIBFAKETIME}", f"FAKETIME_TIMESTAMP_FILE={step_file}", "FAKETIME_DONT_FAKE_MONOTONIC=1",
+           "FAKETIME_NO_CACHE=1"]
+
+    def year():
+        return int(subprocess.run([*env, "date", "+%Y"], capture_output=True, text=True, check=True).stdout)
+    now = year()
+    with serving(place) as it:
+        it.agent("a1")
+        it.agent("a2", prefix=env)
+        it.wait_for_agents("a1", "a2")
+        process = it.begin("run", place.campaign(CAMPAIGN % (2, "1s", "1s", "8s")), "--json")
+        for step in ("+400d", "-400d"):
+            read_events(process, lambda e: e["event"] == "live")
+            place.file("faketime", step)
+            assert year() in (now + 1, now + 2, now - 1, now - 2), "libfaketime does not work here"
+            read_events(process, lambda e: e["event"] == "live")
+        done = finish(process, 60)
+        step = done.steps()[0]
+        assert done.code == 0 and step["outcome"] == "VALID", done
+        for name in ("sums", "coverage", "intervals", "errors", "links"):
+            assert check(step, name)["outcome"] == "pass", step["checks"]
+        assert step["clock_error_ns"] < 100 * MS and step["start_skew_ns"] < 500 * MS, step
+        assert not any(text in it.log_text() for text in DISAGREE), it.log_text()
+        # The agent has lived with it: its log shows the time that it was told last.
+        place.file("faketime", "+5h")
+        hours = [subprocess.run([*env, "date", "-u", "-d", ago, "+%H:"], capture_output=True, text=True).stdout.strip()
+                 for ago in ("now", "1 hour", "1 hour ago")]
+        it.kill()
+        wait_for(lambda: any(line.startswith(tuple(hours)) for line in it.agent_log("a2").splitlines()), 30, "a line of a later time")
+        assert not any(line.startswith(tuple(hours)) for line in it.agent_log("a1").splitlines()), it.agent_log("a1")
 
 
 if __name__ == "__main__":
