@@ -263,7 +263,13 @@ void LinkHub::Down(uint64_t link, const absl::Status& why) {
     ++changes_;
     changed_.notify_all();
   }
-  Log(LogLevel::kInfo, "agent {} at {}: link down: {}", over.agent, over.control->address(), FormatError(why));
+  const std::string text =
+      fmt::format("agent {} at {}: link down: {}", over.agent, over.control->address(), FormatError(why));
+  if (GetErrorInfo(why).code == "LINK_BROKEN") {
+    Log(LogLevel::kInfo, "{}", text);
+  } else {
+    LogRefusal(text);
+  }
   Deliver({.agent = over.agent, .says = LinkDown{why}, .ticket = nullptr});
   CloseStreams(why, /*at_once=*/true, std::move(over));
 }

@@ -6,6 +6,7 @@
 #include "common/wire/codec.h"
 #include "common/wire/rules.h"
 #include "controller/fleet/link_codec.h"
+#include "controller/fleet/receipts.h"
 #include "controller/fleet/refusal_log.h"
 
 namespace muster {
@@ -89,6 +90,7 @@ bool ControlStream::Greet(const v1::AgentMessage& message, Nanos received) {
 }
 
 void ControlStream::OnMessage(const v1::AgentMessage& message, Nanos received) {
+  NoteReceipt(peer_.address);
   if (absl::Status status = ValidateMessage(message); !status.ok()) return Fail(status);
   if (link_ == 0) {
     if (Greet(message, received)) Read();
@@ -196,6 +198,7 @@ void ReportStream::Fail(const absl::Status& why) {
 }
 
 void ReportStream::OnMessage(const v1::ReportMessage& message, Nanos) {
+  NoteReceipt(peer_.address);
   if (absl::Status status = ValidateMessage(message); !status.ok()) return Fail(status);
   if (link_ == 0) {
     auto self = std::static_pointer_cast<ReportStream>(shared_from_this());

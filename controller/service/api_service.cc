@@ -10,6 +10,7 @@
 #include "common/wire/rules.h"
 #include "common/wire/text.h"
 #include "controller/campaign/campaign.h"
+#include "controller/fleet/receipts.h"
 #include "controller/report/report.h"
 #include "controller/service/api_streams.h"
 
@@ -142,6 +143,7 @@ bool ControllerApiService::WaitForQuiet(Nanos quiet, Nanos timeout) {
 
 grpc::ServerUnaryReactor* ControllerApiService::ListAgents(grpc::CallbackServerContext* context,
                                                            const v1::ListAgentsRequest*, v1::AgentList* reply) {
+  NoteReceipt(context->peer());
   const Nanos now = clock_.Now();
   for (const Member& member : hub_.Everybody()) {
     *reply->add_agents() = StateOf(member, book_.UserOf(member.hello.agent_id), lease_, now);
@@ -157,6 +159,7 @@ grpc::ServerUnaryReactor* ControllerApiService::ListAgents(grpc::CallbackServerC
 grpc::ServerUnaryReactor* ControllerApiService::SubmitRun(grpc::CallbackServerContext* context,
                                                           const v1::SubmitRunRequest* request,
                                                           v1::SubmitRunReply* reply) {
+  NoteReceipt(context->peer());
   auto* reactor = context->DefaultReactor();
   if (absl::Status status = ValidateMessage(*request); !status.ok()) {
     reactor->Finish(ToGrpc(status));
@@ -176,6 +179,7 @@ grpc::ServerUnaryReactor* ControllerApiService::SubmitRun(grpc::CallbackServerCo
 
 grpc::ServerWriteReactor<v1::RunEvent>* ControllerApiService::WatchRun(grpc::CallbackServerContext* context,
                                                                        const v1::WatchRunRequest* request) {
+  NoteReceipt(context->peer());
   auto stream = std::make_shared<WatchStream>(context, context->peer(), request->detail());
   const bool taken = TakeStream();
   stream->Begin([this, taken] {
@@ -190,6 +194,7 @@ grpc::ServerWriteReactor<v1::RunEvent>* ControllerApiService::WatchRun(grpc::Cal
 grpc::ServerUnaryReactor* ControllerApiService::CancelRun(grpc::CallbackServerContext* context,
                                                           const v1::CancelRunRequest* request,
                                                           v1::CancelRunReply* reply) {
+  NoteReceipt(context->peer());
   auto* reactor = context->DefaultReactor();
   absl::Status status = ValidateMessage(*request);
   if (status.ok()) {
@@ -206,6 +211,7 @@ grpc::ServerUnaryReactor* ControllerApiService::CancelRun(grpc::CallbackServerCo
 
 grpc::ServerUnaryReactor* ControllerApiService::ListRuns(grpc::CallbackServerContext* context,
                                                          const v1::ListRunsRequest*, v1::RunList* reply) {
+  NoteReceipt(context->peer());
   *reply = book_.List();
   auto* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
@@ -214,6 +220,7 @@ grpc::ServerUnaryReactor* ControllerApiService::ListRuns(grpc::CallbackServerCon
 
 grpc::ServerWriteReactor<v1::ResultChunk>* ControllerApiService::GetResult(grpc::CallbackServerContext* context,
                                                                            const v1::GetResultRequest* request) {
+  NoteReceipt(context->peer());
   auto stream = std::make_shared<ResultStream>(context);
   const bool stream_taken = TakeStream();
   stream->Begin([this, stream_taken] {

@@ -21,8 +21,10 @@ namespace muster {
 namespace {
 
 constexpr int kMaxMessage = 16 << 20;
-// gRPC 1.51 looks at a message's size when all of it is there: without a quota a gigabyte would be taken in first.
-constexpr size_t kMaxUnread = size_t{256} << 20;
+// Of one connection: a message, and what frames and TLS add to it.
+constexpr uint64_t kMaxUnread = kMaxMessage + (uint64_t{1} << 20);
+// Of all together, the last resort: gRPC then ends calls, those of the oldest connections first.
+constexpr size_t kMaxMemory = size_t{1} << 30;
 constexpr Nanos kGoodbye = 3 * kSecond;
 
 }  // namespace
@@ -86,12 +88,17 @@ absl::Status Listener::Listen(const std::vector<grpc::Service*>& services) {
   grpc::ServerBuilder builder;
   MUSTER_RETURN_IF_ERROR(AddTo(builder));
   builder.SetMaxReceiveMessageSize(kMaxMessage);
-  builder.SetResourceQuota(grpc::ResourceQuota("links").Resize(kMaxUnread));
+  builder.SetResourceQuota(grpc::ResourceQuota("links").Resize(kMaxMemory));
   for (grpc::Service* service : services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
   absl::Status opened = Opened();
-  if (!opened.ok()) server_.reset();
-  return opened;
+  if (!opened.ok()) {
+    server_.reset();
+    return opened;
+  }
+  if (!ports_.empty())
+    guard_ = std::make_unique<UnreadGuard>(std::vector<uint16_t>(ports_.begin(), ports_.end()), kMaxUnread);
+  return absl::OkStatus();
 }
 
 void Listener::Close(LinkHub& hub) {
@@ -102,6 +109,7 @@ void Listener::Close(LinkHub& hub) {
   // What is still open is cancelled at the deadline; returns when the last callback has.
   server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
   server_.reset();
+  guard_.reset();
   if (!options_.socket_path.empty()) unlink(options_.socket_path.c_str());
 }
 

@@ -15,6 +15,22 @@ def frame(kind, flags, stream, payload=b""):
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
+def varint(n):
+    out = b""
+    while n > 127:
+        out += bytes([n & 127 | 128])
+        n >>= 7
+    return out + bytes([n])
+
+
+def field(number, value):
+    """A field of protobuf: a number as varint, bytes and text with their length."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    raw = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(raw)) + raw
+
+
 def literal(name, value):
     """A header field without indexing, without Huffman (RFC 7541 6.2.2)."""
     out = b"\x00"
@@ -111,6 +127,23 @@ class H2Client:
             self.window -= room
             self.stream_window -= room
         return sent
+
+    def say(self, *payloads):
+        """Sends gRPC messages of these bytes; False: the peer has ended before all were gone."""
+        data = b"".join(b"\x00" + struct.pack(">I", len(p)) + p for p in payloads)
+        while data and not self.ended:
+            room = min(self.window, self.stream_window, self.frame_size, len(data))
+            if room <= 0:
+                self.hear()
+                continue
+            try:
+                self.socket.sendall(frame(DATA, 0, 1, data[:room]))
+            except (ConnectionError, ssl.SSLError):
+                self.ended = True
+            data = data[room:]
+            self.window -= room
+            self.stream_window -= room
+        return not self.ended
 
     def until_ended(self, timeout=60):
         deadline = time.monotonic() + timeout
