@@ -118,9 +118,9 @@ def test_a_cut_longer_than_the_lease_leaves_the_others_with_the_step(place):
         began = time.monotonic()
         net.link("h2", "down")
         done = finish(process, 90)
-        assert done.code == 0 and time.monotonic() - began < 60, done
+        assert time.monotonic() - began < 60, done
         step = done.steps()[0]
-        assert done.result()["outcome"] == "complete" and step["outcome"] == "VALID", step
+        assert done.code == 0 and step["outcome"] == "VALID", (step["checks"], step["errors"], done.result()["outcome"])
         assert step["left_out_agents"] == ["h2"] and step["window_restarts"] == 1, step
         for name in ("sums", "intervals", "errors"):
             assert check(step, name)["outcome"] == "pass", step["checks"]
