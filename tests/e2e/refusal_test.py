@@ -8,12 +8,11 @@ import ssl
 import struct
 import subprocess
 import threading
-import time
 
 from h2_client import PREFACE, H2Client, field
-from harness import SOURCE, finish, main, read_events, wait_for
+from harness import AGENT, MUSTER, SOURCE, finish, main, read_events, wait_for
 from link_test import check
-from tls_test import Fleet, fleet
+from tls_test import fleet
 
 CAMPAIGN = """
 name: goes-on
@@ -45,7 +44,6 @@ def going_on(place, window):
 
 
 def command_of(it, place, window):
-    from harness import MUSTER
     return [MUSTER, "run", place.campaign(CAMPAIGN % window), "--json", "--controller", it.address, *it.files("user-alice")]
 
 
@@ -198,7 +196,6 @@ def test_an_agents_certificate_makes_no_controller(place):
             thread = threading.Thread(target=serve, daemon=True)
             thread.start()
             log = os.path.join(place.path, "fooled.log")
-            from harness import AGENT
             with open(log, "w", encoding="utf-8") as out:
                 fooled = subprocess.Popen([AGENT, "--controller", f"127.0.0.1:{port}", *it.files("agent-x")], stdout=out, stderr=out)
             try:
