@@ -16,6 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
+#include "common/base/std_fds.h"
 #include "common/base/thread.h"
 #include "common/base/units.h"
 #include "common/cli/usage.h"
@@ -231,5 +232,6 @@ int Main(int argc, char** argv) {
 }  // namespace muster::agent
 
 int main(int argc, char** argv) {
+  muster::HoldStandardFds();
   return muster::agent::Main(argc, argv);
 }

@@ -11,6 +11,7 @@
 
 #include "common/base/logging.h"
 #include "common/base/status.h"
+#include "common/base/std_fds.h"
 #include "common/base/units.h"
 #include "common/cli/usage.h"
 #include "controller/cli/output.h"
@@ -424,6 +425,7 @@ int RunMain(int argc, char** argv, Verb& verb) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  muster::HoldStandardFds();
   signal(SIGPIPE, SIG_IGN);  // a reader that closes is seen by the write
   Verb verb = Verb::kReads;
   const int code = RunMain(argc, argv, verb);

@@ -6,7 +6,7 @@ build=(g++ cmake ninja-build ccache pkg-config git ca-certificates
        libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev libspdlog-dev libfmt-dev
        liburing-dev libyaml-cpp-dev libcli11-dev libsqlite3-dev libblkid-dev nlohmann-json3-dev zlib1g-dev libssl-dev openssl
        libiscsi-dev libgcrypt20-dev libibverbs-dev librdmacm-dev libncurses-dev)
-test=(tgt qemu-utils qemu-block-extra catch2 libbenchmark-dev python3 util-linux mount fdisk e2fsprogs xfsprogs procps sqlite3 bash-completion clang-format clang-tidy)
+test=(tgt qemu-utils qemu-block-extra catch2 libbenchmark-dev python3 util-linux iproute2 faketime mount fdisk e2fsprogs xfsprogs procps sqlite3 bash-completion clang-format clang-tidy)
 quickstart=(tgt util-linux)
 bench=(fio libiscsi-bin tgt)
 lab=(qemu-system-x86 mmdebstrap busybox-static cpio e2fsprogs kmod python3)

@@ -53,6 +53,11 @@ std::string PhaseText(const v1::RunStatus& run) {
   return kind.ok() ? std::string(PhaseKindName(*kind)) : "-";
 }
 
+// "up", "silent for 6s", "down for 3s": the lease beside it says how long it may yet last.
+std::string LinkText(const v1::AgentState& agent) {
+  return agent.link_quiet_ns() > 0 ? agent.link() + " for " + Seconds(agent.link_quiet_ns()) : agent.link();
+}
+
 }  // namespace
 
 std::string AgentsText(const v1::AgentList& agents) {
@@ -72,7 +77,7 @@ std::string AgentsText(const v1::AgentList& agents) {
                  {"labels", Align::kLeft},
                  {"capabilities", Align::kLeft}});
     for (const v1::AgentState& agent : agents.agents()) {
-      table.Add({agent.id(), agent.hostname(), agent.run().empty() ? "idle" : "in run " + agent.run(), agent.link(),
+      table.Add({agent.id(), agent.hostname(), agent.run().empty() ? "idle" : "in run " + agent.run(), LinkText(agent),
                  FormatLatency(static_cast<double>(std::max<int64_t>(0, agent.lease_left_ns()))),
                  agent.clock_known() ? Signed(agent.offset_ns()) : "-",
                  agent.clock_known() ? FormatLatency(static_cast<double>(agent.error_ns())) : "-", agent.build(),

@@ -159,6 +159,7 @@ std::string JsonAgents(const v1::AgentList& in) {
                       {"state", a.run().empty() ? "idle" : "running"},
                       {"run", a.run().empty() ? Json(nullptr) : Json(a.run())},
                       {"link", a.link()},
+                      {"link_quiet_ns", a.link_quiet_ns()},
                       {"lease_left_ns", a.lease_left_ns()},
                       {"clock_offset_ns", a.clock_known() ? Json(a.offset_ns()) : Json(nullptr)},
                       {"clock_error_ns", a.clock_known() ? Json(a.error_ns()) : Json(nullptr)},

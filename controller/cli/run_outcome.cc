@@ -26,8 +26,8 @@ int PrintOutcome(const RunOutcome& outcome, const std::string& text, const std::
           "--format json|csv|hlog\n",
           outcome.run_id, outcome.outcome, outcome.path, where, outcome.run_id, where, outcome.run_id);
     }
-    FlushOut();
   }
+  FlushOut();
   if (!outcome.error.ok()) Err("muster: {}\n", FormatError(outcome.error));
   return exit_code;
 }

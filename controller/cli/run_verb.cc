@@ -98,6 +98,8 @@ int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel, const
   if (resumed) Resume(*resumed, run);
 
   RunOutcome outcome;
+  // Ended last: the result does not wait for an agent that hangs.
+  std::unique_ptr<LocalSession> session;
   {
     auto view = MakeRunView(ModeOf(options), campaign->plan, clock);
     if (resumed) view->OnNote(run.resume_note);
@@ -105,15 +107,16 @@ int RunVerb(const RunVerbOptions& options, const std::atomic<int>& cancel, const
     if (!campaign->loaded.message.initiators().match().empty()) {
       view->OnNote("warning: initiators.match chooses agents of a controller; local agents have no labels");
     }
-    auto session = StartLocalSession(plan, options.local, options.lease, options.log_level, cancel);
-    if (!session.ok()) {
+    auto started = StartLocalSession(plan, options.local, options.lease, options.log_level, cancel);
+    if (!started.ok()) {
       view->Close();
-      return Fail(session.status(), options.json,
-                  absl::IsCancelled(session.status()) ? kExitVerdict : kExitInfrastructure);
+      return Fail(started.status(), options.json,
+                  absl::IsCancelled(started.status()) ? kExitVerdict : kExitInfrastructure);
     }
-    outcome = (*session)->server->Run(plan, run, *view, cancel);
+    session = *std::move(started);
+    outcome = session->server->Run(plan, run, *view, cancel);
     // What the agent that ended said explains a lost agent best.
-    if (absl::Status ended = (*session)->agents->Check(); !ended.ok()) view->OnNote(FormatError(ended));
+    if (absl::Status ended = session->agents->Check(); !ended.ok()) view->OnNote(FormatError(ended));
     view->Close();
   }
   outcome.any_invalid |= resumed && resumed->point.any_invalid;

@@ -10,6 +10,7 @@
 #include "common/wire/codec.h"
 #include "controller/fleet/link_codec.h"
 #include "controller/fleet/link_streams.h"
+#include "controller/fleet/refusal_log.h"
 
 namespace muster {
 namespace {
@@ -156,7 +157,10 @@ bool LinkHub::Greet(const std::shared_ptr<ControlStream>& stream, const HelloInf
                  /*at_once=*/true, replaced);
   }
   // The refusal is in the reply; the stream then ends without an error of its own.
-  if (!refusal.ok()) stream->Close(absl::OkStatus(), /*at_once=*/false);
+  if (!refusal.ok()) {
+    LogRefusal(fmt::format("link of {} refused: {}", stream->address(), FormatError(refusal)));
+    stream->Close(absl::OkStatus(), /*at_once=*/false);
+  }
   return refusal.ok();
 }
 
@@ -261,7 +265,13 @@ void LinkHub::Down(uint64_t link, const absl::Status& why) {
     ++changes_;
     changed_.notify_all();
   }
-  Log(LogLevel::kDebug, "agent {}: link down: {}", over.agent, FormatError(why));
+  const std::string text =
+      fmt::format("agent {} at {}: link down: {}", over.agent, over.control->address(), FormatError(why));
+  if (GetErrorInfo(why).code == "LINK_BROKEN") {
+    Log(LogLevel::kInfo, "{}", text);
+  } else {
+    LogRefusal(text);
+  }
   Deliver({.agent = over.agent, .says = LinkDown{why}, .ticket = nullptr});
   CloseStreams(why, /*at_once=*/true, over);
 }
@@ -278,7 +288,7 @@ void LinkHub::Lost(const std::string& agent, uint64_t link, const absl::Status& 
     ++changes_;
     changed_.notify_all();
   }
-  Log(LogLevel::kDebug, "agent {} is gone: {}", agent, FormatError(why));
+  Log(LogLevel::kInfo, "agent {} is gone: {}", agent, FormatError(why));
   // A full sink only loses that an agent is gone; whoever waits for it has a deadline.
   Deliver({.agent = agent, .says = AgentGone{why}, .ticket = nullptr});
   CloseStreams(why, at_once, over);
@@ -290,6 +300,16 @@ std::vector<Member> LinkHub::Members() {
   std::erase_if(members, [&](const Member& member) {
     const auto found = links_.find(member.link_id);
     return found == links_.end() || !found->second.greeted;
+  });
+  return members;
+}
+
+std::vector<Member> LinkHub::Everybody() {
+  std::lock_guard lock(mutex_);
+  std::vector<Member> members = fleet_.Members();
+  std::erase_if(members, [&](const Member& member) {
+    const auto found = links_.find(member.link_id);
+    return member.up() && (found == links_.end() || !found->second.greeted);
   });
   return members;
 }
@@ -402,10 +422,9 @@ void LinkHub::CheckLeases() {
                            .next = "The agent or its host hangs."}));
   }
   for (const auto& stream : mute) {
-    stream->Close(
+    stream->TimeOut(
         MakeError(absl::StatusCode::kDeadlineExceeded,
-                  {.code = "GREETING_TIMEOUT", .place = "Control", .message = "no Hello came within 10s", .next = {}}),
-        /*at_once=*/true);
+                  {.code = "GREETING_TIMEOUT", .place = "Control", .message = "no Hello came within 10s", .next = {}}));
   }
 }
 

@@ -43,6 +43,8 @@ class LinkHub final : public AgentGateway {
   void CheckLeases() override;
   void SetWantsHeld(WantsHeld wants) override;
 
+  // Those of Members, and those whose link is down while their lease runs.
+  std::vector<Member> Everybody();
   std::vector<std::string> Refusals();
   // Until somebody has joined, left or been refused, or the time is over.
   void WaitForChange(Nanos timeout);

@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
-#include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
 #include "common/wire/rules.h"
 #include "controller/fleet/link_codec.h"
+#include "controller/fleet/receipts.h"
+#include "controller/fleet/refusal_log.h"
 
 namespace muster {
 namespace {
@@ -30,6 +31,10 @@ absl::Status CheckCertified(const CallPeer& peer, const std::string& agent) {
                     .next = "Leave --id out, or use the certificate made for it."});
 }
 
+std::string RefusedAt(const CallPeer& peer, const absl::Status& why) {
+  return fmt::format("link of {} refused: {}", peer.address, FormatError(why));
+}
+
 absl::Status Broken(const std::string& agent, const char* stream) {
   return MakeError(absl::StatusCode::kUnavailable, {.code = "LINK_BROKEN",
                                                     .place = "agent " + agent,
@@ -51,11 +56,18 @@ std::shared_ptr<void> ControlStream::TakeTicket() {
 }
 
 void ControlStream::Fail(const absl::Status& why) {
+  LogRefusal(RefusedAt(peer_, why));
   if (link_ != 0) {
     hub_.Lost(agent_, link_, AtPlace(why, "agent " + agent_), /*at_once=*/false);
   } else {
     Close(why, /*at_once=*/false);
   }
+}
+
+void ControlStream::TimeOut(const absl::Status& why) {
+  over_ = true;
+  LogRefusal(RefusedAt(peer_, why));
+  Close(why, /*at_once=*/true);
 }
 
 bool ControlStream::Greet(const v1::AgentMessage& message, Nanos received) {
@@ -69,7 +81,6 @@ bool ControlStream::Greet(const v1::AgentMessage& message, Nanos received) {
     return false;
   }
   if (absl::Status status = CheckCertified(peer_, hello->agent_id); !status.ok()) {
-    Log(LogLevel::kWarning, "{}", FormatError(status));
     Fail(status);
     return false;
   }
@@ -79,6 +90,7 @@ bool ControlStream::Greet(const v1::AgentMessage& message, Nanos received) {
 }
 
 void ControlStream::OnMessage(const v1::AgentMessage& message, Nanos received) {
+  NoteReceipt(peer_.address);
   if (absl::Status status = ValidateMessage(message); !status.ok()) return Fail(status);
   if (link_ == 0) {
     if (Greet(message, received)) Read();
@@ -141,10 +153,10 @@ bool ControlStream::Answer(const BeatInfo& beat, Nanos received, std::shared_ptr
 
 void ControlStream::OnOver() {
   if (link_ == 0) {
-    // gRPC does not say which: the peer went away, or sent a message beyond the limit of 16 MiB.
+    // gRPC does not say which here: the peer went away, or sent a message beyond the limit (service/grpc_log.h).
     if (!over_.exchange(true) && agent_.empty()) {
-      Log(LogLevel::kInfo, "link of {} refused: it ended, or sent what cannot be read, before its Hello",
-          peer_.address);
+      LogRefusal(
+          fmt::format("link of {} refused: it ended, or sent what cannot be read, before its Hello", peer_.address));
     }
     return;
   }
@@ -173,6 +185,7 @@ void ReportStream::TicketBack() {
 }
 
 void ReportStream::Refuse(const absl::Status& why) {
+  LogRefusal(fmt::format("reports of {} refused: {}", peer_.address, FormatError(why)));
   v1::ReportAck ack;
   *ack.mutable_error() = ToProto(why);
   Push(std::move(ack));
@@ -185,6 +198,7 @@ void ReportStream::Fail(const absl::Status& why) {
 }
 
 void ReportStream::OnMessage(const v1::ReportMessage& message, Nanos) {
+  NoteReceipt(peer_.address);
   if (absl::Status status = ValidateMessage(message); !status.ok()) return Fail(status);
   if (link_ == 0) {
     auto self = std::static_pointer_cast<ReportStream>(shared_from_this());

@@ -15,6 +15,8 @@ class ControlStream final : public LinkStream<v1::AgentMessage, v1::ControllerMe
       : LinkStream(context), hub_(hub), dialled_(now), peer_(PeerOf(*context)) {}
   // No Hello came within its time.
   bool Ungreeted(Nanos now) const { return link_ == 0 && now - dialled_ > 10 * kSecond; }
+  void TimeOut(const absl::Status& why);
+  const std::string& address() const { return peer_.address; }
 
  private:
   void OnMessage(const v1::AgentMessage& message, Nanos received) override;

@@ -10,6 +10,7 @@
 #include "common/wire/rules.h"
 #include "common/wire/text.h"
 #include "controller/campaign/campaign.h"
+#include "controller/fleet/receipts.h"
 #include "controller/report/report.h"
 #include "controller/service/api_streams.h"
 
@@ -54,13 +55,25 @@ absl::StatusOr<Submission> ReadSubmission(const v1::SubmitRunRequest& request) {
   return out;
 }
 
-v1::AgentState StateOf(const Member& member, std::string run, Nanos now) {
+// An agent takes a link over which nothing is answered for half a lease for a broken one: so does this. A host that is
+// cut off cannot end its connection.
+void SetLink(const Member& member, Nanos lease, Nanos now, v1::AgentState& state) {
+  const Nanos quiet = std::max<Nanos>(0, now - (member.up() ? member.lease_end - lease : member.down_since));
+  if (member.up() && quiet <= lease / 2) {
+    state.set_link("up");
+    return;
+  }
+  state.set_link(member.up() ? "silent" : "down");
+  state.set_link_quiet_ns(quiet);
+}
+
+v1::AgentState StateOf(const Member& member, std::string run, Nanos lease, Nanos now) {
   const HelloInfo& hello = member.hello;
   v1::AgentState state;
   state.set_id(WireText(hello.agent_id, 64));
   state.set_hostname(WireText(hello.hostname, 256));
   state.set_run(std::move(run));
-  state.set_link("up");
+  SetLink(member, lease, now, state);
   state.set_lease_left_ns(member.lease_end - now);
   state.set_clock_known(member.clock.error < kNever);
   if (state.clock_known()) {
@@ -130,9 +143,10 @@ bool ControllerApiService::WaitForQuiet(Nanos quiet, Nanos timeout) {
 
 grpc::ServerUnaryReactor* ControllerApiService::ListAgents(grpc::CallbackServerContext* context,
                                                            const v1::ListAgentsRequest*, v1::AgentList* reply) {
+  NoteReceipt(context->peer());
   const Nanos now = clock_.Now();
-  for (const Member& member : hub_.Members()) {
-    *reply->add_agents() = StateOf(member, book_.UserOf(member.hello.agent_id), now);
+  for (const Member& member : hub_.Everybody()) {
+    *reply->add_agents() = StateOf(member, book_.UserOf(member.hello.agent_id), lease_, now);
   }
   for (const std::string& refusal : hub_.Refusals()) reply->add_refusals(WireText(refusal, 8192));
   reply->set_build(WireText(build_, 128));
@@ -145,6 +159,7 @@ grpc::ServerUnaryReactor* ControllerApiService::ListAgents(grpc::CallbackServerC
 grpc::ServerUnaryReactor* ControllerApiService::SubmitRun(grpc::CallbackServerContext* context,
                                                           const v1::SubmitRunRequest* request,
                                                           v1::SubmitRunReply* reply) {
+  NoteReceipt(context->peer());
   auto* reactor = context->DefaultReactor();
   if (absl::Status status = ValidateMessage(*request); !status.ok()) {
     reactor->Finish(ToGrpc(status));
@@ -164,6 +179,7 @@ grpc::ServerUnaryReactor* ControllerApiService::SubmitRun(grpc::CallbackServerCo
 
 grpc::ServerWriteReactor<v1::RunEvent>* ControllerApiService::WatchRun(grpc::CallbackServerContext* context,
                                                                        const v1::WatchRunRequest* request) {
+  NoteReceipt(context->peer());
   auto stream = std::make_shared<WatchStream>(context, context->peer(), request->detail());
   const bool taken = TakeStream();
   stream->Begin([this, taken] {
@@ -178,6 +194,7 @@ grpc::ServerWriteReactor<v1::RunEvent>* ControllerApiService::WatchRun(grpc::Cal
 grpc::ServerUnaryReactor* ControllerApiService::CancelRun(grpc::CallbackServerContext* context,
                                                           const v1::CancelRunRequest* request,
                                                           v1::CancelRunReply* reply) {
+  NoteReceipt(context->peer());
   auto* reactor = context->DefaultReactor();
   absl::Status status = ValidateMessage(*request);
   if (status.ok()) {
@@ -194,6 +211,7 @@ grpc::ServerUnaryReactor* ControllerApiService::CancelRun(grpc::CallbackServerCo
 
 grpc::ServerUnaryReactor* ControllerApiService::ListRuns(grpc::CallbackServerContext* context,
                                                          const v1::ListRunsRequest*, v1::RunList* reply) {
+  NoteReceipt(context->peer());
   *reply = book_.List();
   auto* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
@@ -202,6 +220,7 @@ grpc::ServerUnaryReactor* ControllerApiService::ListRuns(grpc::CallbackServerCon
 
 grpc::ServerWriteReactor<v1::ResultChunk>* ControllerApiService::GetResult(grpc::CallbackServerContext* context,
                                                                            const v1::GetResultRequest* request) {
+  NoteReceipt(context->peer());
   auto stream = std::make_shared<ResultStream>(context);
   const bool stream_taken = TakeStream();
   stream->Begin([this, stream_taken] {

@@ -13,6 +13,7 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/wire/version.h"
+#include "controller/service/grpc_log.h"
 #include "controller/service/server_credentials.h"
 #include "controller/service/socket_dir.h"
 
@@ -20,6 +21,10 @@ namespace muster {
 namespace {
 
 constexpr int kMaxMessage = 16 << 20;
+// Of one connection: a message, and what frames and TLS add to it.
+constexpr uint64_t kMaxUnread = kMaxMessage + (uint64_t{1} << 20);
+// Of all together, the last resort: gRPC then ends calls, those of the oldest connections first.
+constexpr size_t kMaxMemory = size_t{1} << 30;
 constexpr Nanos kGoodbye = 3 * kSecond;
 
 }  // namespace
@@ -33,7 +38,6 @@ absl::Status Listener::AddTcp(grpc::ServerBuilder& builder) {
   } else {
     MUSTER_ASSIGN_OR_RETURN(const TlsCredentials tls,
                             LoadTls(options_.tls, TlsUse::kController, WallMicros() / 1'000'000));
-    LogRefusedHandshakes();
     credentials = MakeServerCredentials(tls);
   }
   // Two controllers on one port would share its connections between them by chance.
@@ -80,14 +84,21 @@ absl::Status Listener::Opened() {
 }
 
 absl::Status Listener::Listen(const std::vector<grpc::Service*>& services) {
+  ListenToGrpcLog();
   grpc::ServerBuilder builder;
   MUSTER_RETURN_IF_ERROR(AddTo(builder));
   builder.SetMaxReceiveMessageSize(kMaxMessage);
+  builder.SetResourceQuota(grpc::ResourceQuota("links").Resize(kMaxMemory));
   for (grpc::Service* service : services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
   absl::Status opened = Opened();
-  if (!opened.ok()) server_.reset();
-  return opened;
+  if (!opened.ok()) {
+    server_.reset();
+    return opened;
+  }
+  if (!ports_.empty())
+    guard_ = std::make_unique<UnreadGuard>(std::vector<uint16_t>(ports_.begin(), ports_.end()), kMaxUnread);
+  return absl::OkStatus();
 }
 
 void Listener::Close(LinkHub& hub) {
@@ -98,6 +109,7 @@ void Listener::Close(LinkHub& hub) {
   // What is still open is cancelled at the deadline; returns when the last callback has.
   server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
   server_.reset();
+  guard_.reset();
   if (!options_.socket_path.empty()) unlink(options_.socket_path.c_str());
 }
 

@@ -9,6 +9,7 @@
 #include "common/tls/credentials.h"
 #include "common/tls/endpoint.h"
 #include "controller/fleet/link_hub.h"
+#include "controller/service/unread_guard.h"
 
 namespace muster {
 
@@ -42,6 +43,7 @@ class Listener {
 
   const ListenOptions options_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<UnreadGuard> guard_;
   std::vector<int> ports_;
   std::vector<Endpoint> endpoints_;
 };

@@ -268,6 +268,10 @@ TopRow TopModel::AgentRow(const std::string& id, const v1::AgentState* state, Na
     row.offset = state->offset_ns();
     row.error = state->error_ns();
     row.state = row.run.empty() ? "idle" : run_ && row.run == run_->id ? "running" : "in other";
+    if (row.link != "up") {
+      row.state = row.link == "down" ? "NO LINK" : "SILENT";
+      row.bad = true;
+    }
   } else {
     row.state = "LOST";
     row.bad = true;

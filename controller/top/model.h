@@ -37,7 +37,7 @@ struct TopRow {
   std::string name;  // agent's id, or the number of an initiator
   uint32_t number = 0;
   std::string agent, state, host, build, run, link;
-  bool bad = false;  // silent or lost
+  bool bad = false;  // silent, lost, or its link is down
   bool figures = false, linked = false, clock_known = false;
   double iops = 0, bytes_per_second = 0, cpu = 0;
   std::optional<LivePercentiles> latency;

@@ -44,7 +44,7 @@ const Column kClock = {"clock offset +- error", 21, true, 10, [](const TopRow& r
                                                : fmt::format("{} +- {}", TopSigned(r.offset),
                                                              FormatLatency(static_cast<double>(r.error)));
                        }};
-const Column kLink = {"link", 4, false, 11, [](const TopRow& r) { return r.linked ? r.link : std::string("-"); }};
+const Column kLink = {"link", 6, false, 11, [](const TopRow& r) { return r.linked ? r.link : std::string("-"); }};
 
 Column Ranked(Column column, int rank) {
   column.rank = rank;

@@ -14,21 +14,23 @@ class Serving:
         self.address = "unix:" + os.path.join(place.path, "s", "control.sock")
         self.log = os.path.join(place.path, "serve.log")
         self.serve = None
+        self.tcp = []  # HOST:PORT of each further --listen
         self.agents = {}
 
-    def start(self, *args):
-        """Starts the controller and waits for its line that it listens."""
+    def start(self, *args, prefix=()):
+        """Starts the controller, by way of the command `prefix`, and waits for its lines that it listens."""
         self.serve = subprocess.Popen(
-            [MUSTER, "serve", "--listen", self.address, "--runs", self.place.runs, "--log-file", self.log, *args],
+            [*prefix, MUSTER, "serve", "--listen", self.address, "--runs", self.place.runs, "--log-file", self.log, *args],
             stderr=subprocess.PIPE, text=True)
         line = self.serve.stderr.readline()
         assert line == f"muster: listening on {self.address}\n", line + self.serve.stderr.read()
+        self.tcp = [self.serve.stderr.readline().split()[-1] for _ in range(args.count("--listen"))]
 
-    def agent(self, name, *args):
+    def agent(self, name, *args, controller=None, prefix=()):
         log = open(os.path.join(self.place.path, f"agent-{name[:20]}.log"), "w")
         with log:
-            self.agents[name] = subprocess.Popen([AGENT, "--controller", self.address, "--id", name, *args],
-                                                 stdout=log, stderr=log)
+            self.agents[name] = subprocess.Popen([*prefix, AGENT, "--controller", controller or self.address, "--id", name,
+                                                  *args], stdout=log, stderr=log)
         return self.agents[name]
 
     def agent_log(self, name):
@@ -92,10 +94,10 @@ class Serving:
 
 
 @contextlib.contextmanager
-def serving(place, *args):
+def serving(place, *args, prefix=()):
     it = Serving(place)
     try:
-        it.start(*args)
+        it.start(*args, prefix=prefix)
         yield it
     finally:
         it.end()

@@ -27,17 +27,22 @@ TEST_CASE("agents: one row each, what is not known is a dash, refusals below") {
   label.set_value("b");
   busy.add_capabilities("null");
   busy.add_capabilities("uring");
-  list.add_agents()->set_id("a2");
+  v1::AgentState& away = *list.add_agents();
+  away.set_id("a2");
+  away.set_link("down");
+  away.set_link_quiet_ns(3'400'000'000);
+  away.set_lease_left_ns(6'600'000'000);
   list.add_refusals("agent a3 on nas2: too old [API_VERSION]");
   const std::string text = AgentsText(list);
   INFO(text);
-  for (const char* part : {"a1     nas1  in run 20261130-1-x-ab12  up         9.3", "-12.3 us", "45.0 us", "rack=b",
-                           "null,uring", "refused: agent a3 on nas2: too old [API_VERSION]\n"}) {
+  for (const char* part : {"a1     nas1  in run 20261130-1-x-ab12  up                9.3", "-12.3 us", "45.0 us",
+                           "rack=b", "null,uring", "refused: agent a3 on nas2: too old [API_VERSION]\n"}) {
     CHECK(Has(text, part));
   }
   const size_t second = text.find("\na2 ");
   REQUIRE(second != std::string::npos);
-  CHECK(Has(text.substr(second, text.find('\n', second + 1) - second), "idle"));
+  const std::string row = text.substr(second, text.find('\n', second + 1) - second);
+  for (const char* part : {"idle", "down for 3s", "6.6"}) CHECK(Has(row, part));
 }
 
 v1::RunStatus& Add(v1::RunList& list, const std::string& id, v1::RunState state) {

@@ -47,7 +47,7 @@ TEST_CASE("wider terminals show link, lease and clock beside the figures; `l` sh
   TopModel model = Measuring(2);
   const std::string wide = Text(DrawTop(model, {.width = 200, .height = 60}, kSecond));
   INFO(wide);
-  CHECK(Has(wide, "up     8.8 s "));
+  CHECK(Has(wide, "up       8.8 s "));
   CHECK(Has(wide, "-12.3 us +- 3.40 us"));
   CHECK(Has(wide, "clock offset +- error"));
   model.Press(TopKey::kLinks);

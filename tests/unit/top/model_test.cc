@@ -123,6 +123,23 @@ TEST_CASE("an agent of the run that is gone is shown as lost, a silent one as si
   CHECK_FALSE(rows[2].linked);
 }
 
+TEST_CASE("an agent whose link is down is not lost: its lease runs") {
+  TopModel model = Measuring(2);
+  v1::AgentList list = Agents(2, kRun);
+  list.mutable_agents(1)->set_link("down");
+  list.mutable_agents(1)->set_link_quiet_ns(2 * kSecond);
+  list.mutable_agents(1)->set_lease_left_ns(7 * kSecond);
+  model.There(list, Runs(kRun), 7 * kSecond);
+  const auto rows = model.Rows(8 * kSecond);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].state == "running");
+  CHECK(rows[1].state == "NO LINK");
+  CHECK(rows[1].bad);
+  CHECK(rows[1].linked);
+  CHECK(rows[1].link == "down");
+  CHECK(rows[1].lease_left == 6 * kSecond);
+}
+
 TEST_CASE("the run watched stays until it ends, then it is the newest that goes on") {
   TopModel model("unix:/c");
   v1::RunList runs = Runs("20260101-b");
