@@ -116,7 +116,7 @@ case "$mode" in
   long)
     seeds="MUSTER_SIM_SEEDS=20000 MUSTER_FUZZ_ROUNDS=100000"
     build release && { tidy; run release release '^(unit|conformance|sim|integration|fuzz|bench)$' 1 $seeds; run e2e release '^e2e$' 3; run lab release '^lab$' 1; }
-    build asan && run asan asan '^(unit|sim|integration|fuzz|conformance)$' 1 $seeds ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
+    build asan && run asan asan '^(unit|sim|integration|fuzz|conformance)$' 1 MUSTER_SIM_SEEDS=3000 MUSTER_FUZZ_ROUNDS=30000 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
     build tsan tests_threads && run tsan tsan threads 1 TSAN_OPTIONS=halt_on_error=1
     if [ -d build/release ]; then
       say "50 repeats of unit, sim and integration, several programs at once"

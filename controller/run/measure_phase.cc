@@ -62,6 +62,7 @@ void MeasurePhase::OnAttempt(RunContext& ctx) {
   shape.window_intervals = step_.measure.window_intervals;
   shape.workload = step_.measure.workload;
   aggregator_ = std::make_unique<PhaseAggregator>(std::move(shape));
+  sealed_.reset();
   last_interval_ = int64_t{step_.measure.warmup_intervals} + step_.measure.window_intervals - 1;
 }
 
@@ -166,12 +167,14 @@ void MeasurePhase::CheckRunning(RunContext& ctx, Part& part) {
   }
 }
 
-StepFigures MeasurePhase::SealAttempt() {
+const StepFigures& MeasurePhase::SealAttempt() {
+  if (sealed_) return *sealed_;
   int64_t last = last_interval_;
   for (const Part& part : parts_) {
     if (part.ended) last = std::min(last, part.ended->totals.last_interval);
   }
-  return aggregator_->Seal(last);
+  sealed_ = aggregator_->Seal(last);
+  return *sealed_;
 }
 
 StepFigures MeasurePhase::Seal(RunContext& ctx) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "controller/aggregate/aggregator.h"
 #include "controller/run/io_phase.h"
@@ -30,11 +31,13 @@ class MeasurePhase final : public IoPhase {
   Nanos RunDeadline(const RunContext& ctx, const Part& part) const override;
   void CheckRunning(RunContext& ctx, Part& part) override;
 
-  StepFigures SealAttempt();
+  // Figures of the attempt at hand; an aggregator is sealed once.
+  const StepFigures& SealAttempt();
   void WriteComplete(RunContext& ctx);
   void ShowLive(RunContext& ctx);
 
   std::unique_ptr<PhaseAggregator> aggregator_;
+  std::optional<StepFigures> sealed_;  // of that aggregator
   std::vector<std::string> left_out_;  // agents lost before the attempt at hand
   uint32_t left_out_initiators_ = 0;
   std::vector<LostFigures> lost_;  // their rows

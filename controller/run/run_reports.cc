@@ -16,6 +16,7 @@ void RunMachine::OnReport(FleetAgent& agent, const AgentReport& report) {
     return;
   }
   absl::Status status;
+  const uint64_t asked_before = agent.asked_commit;
   if (report.sequence != agent.last_sequence + 1) {
     status = MakeError(absl::StatusCode::kDataLoss,
                        {.code = "REPORT_OUT_OF_ORDER",
@@ -34,7 +35,8 @@ void RunMachine::OnReport(FleetAgent& agent, const AgentReport& report) {
     status = phase_->OnReport(ctx_, agent, report);
   }
   if (!status.ok()) {
-    agent.asked_commit = agent.last_sequence;
+    // Not `last_sequence`: what the agent had sent before this run is nothing that this run's store will ever commit.
+    agent.asked_commit = asked_before;
     agent.unusable = true;
     status = AtPlace(status, fmt::format("agent {} report {}", agent.id, report.sequence));
     ctx_.actions.emplace_back(RefuseReportsAction{agent.id, status});

@@ -194,7 +194,10 @@ TEST_CASE("one operation outstanding measures what a loop of one read at a time 
   std::nth_element(plain.begin(), plain.begin() + 100, plain.end());
   const auto mean = static_cast<double>(read.response.moments.sum) / static_cast<double>(read.response.moments.count);
   CHECK(mean > 0.2 * static_cast<double>(plain[100]));
-  CHECK(mean < 5 * static_cast<double>(plain[100]));
+  // Medians: the mean has the stops of the machine in it, which come to one side or the other.
+  const auto response = Histogram::Decode(read.response);
+  REQUIRE(response.ok());
+  CHECK(static_cast<double>(response->At(0.5).value) < 5 * static_cast<double>(plain[100]));
 }
 
 TEST_CASE("a full device ends a fill with NO_SPACE and the place") {

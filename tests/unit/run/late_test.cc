@@ -13,6 +13,23 @@ bool Told(const Harness& h, const std::string& text) {
                      [&](const std::string& line) { return line.find(text) != std::string::npos; });
 }
 
+TEST_CASE("an agent of earlier runs whose first report is refused holds nothing up") {
+  Harness h(2);
+  h.plan.steps = {OneStep(0, 2)};
+  h.HasSent("a", 3);
+  h.HasSent("b", 3);
+  h.Begin();
+  h.ToRunning({"a", "b"});
+  h.sequences["a"] = 5;  // 4 and 5 never came
+  h.Interval("a", h.Key(PhaseKind::kMeasure), 0, {0});
+  for (int64_t k = 0; k < 3; ++k) h.Interval("b", h.Key(PhaseKind::kMeasure), k, {1});
+  h.Ended("b", h.Key(PhaseKind::kMeasure), 2, {1});
+  REQUIRE(h.results.size() == 1);
+  CHECK_THAT(h.results[0].message, Catch::Contains("REPORT_OUT_OF_ORDER"));
+  h.Detached("b");
+  CHECK(h.machine().outcome() == "aborted");
+}
+
 TEST_CASE("a link that is back in time is told, counted for its step alone, and changes nothing") {
   Harness h(2);
   h.plan.steps = {OneStep(0, 2), OneStep(1, 2)};

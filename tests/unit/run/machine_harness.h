@@ -49,6 +49,12 @@ class Harness {
                          .hostname = "nas1"});
     }
   }
+  // Reports of runs before this one.
+  void HasSent(const std::string& agent, uint64_t reports) {
+    for (FleetAgent& a : agents_) {
+      if (a.id == agent) a.last_sequence = sequences[agent] = reports;
+    }
+  }
   void Begin() {
     RunMachineOptions options;
     options.run_id = "r";
