@@ -41,34 +41,35 @@ build() {
 }
 
 # Counts the test cases in a ctest log: Catch2 summaries, the closing lines of scripts, and programs that ended otherwise.
+# Programs may have run at once: each line begins with the number of its program.
 count() {
   awk '
-    { sub(/^[0-9]+: /, "") }
-    /^All tests passed \(/ { match($0, /in [0-9]+ test case/); p += substr($0, RSTART + 3, RLENGTH - 13); seen = 1 }
+    /^[0-9]+: / { id = $0; sub(/:.*/, "", id); sub(/^[0-9]+: /, "") }
+    /^All tests passed \(/ { match($0, /in [0-9]+ test case/); p += substr($0, RSTART + 3, RLENGTH - 13); seen[id] = 1 }
     /^test cases:/ {
       n = split($0, parts, "|")
       for (i = 1; i <= n; i++) {
         if (parts[i] ~ /passed/) { split(parts[i], w, " "); p += w[1] }
-        if (parts[i] ~ /failed/) { split(parts[i], w, " "); f += w[1]; f_in = 1 }
+        if (parts[i] ~ /failed/) { split(parts[i], w, " "); f += w[1]; f_in[id] = 1 }
       }
-      seen = 1
+      seen[id] = 1
     }
-    /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p += $1; f += $3; s += $5; if ($3 > 0) f_in = 1; seen = 1 }
+    /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p += $1; f += $3; s += $5; if ($3 > 0) f_in[id] = 1; seen[id] = 1 }
     /^ *[0-9]+\/[0-9]+ Test +#[0-9]+:/ {
+      match($0, /#[0-9]+/); id = substr($0, RSTART + 1, RLENGTH - 1)
       if (/\*\*\*Skipped/) s += 1
-      else if (/\*\*\*|Failed|Timeout|Exception/ && !f_in) f += 1
-      else if (/Passed/ && !seen) p += 1
-      seen = 0; f_in = 0
+      else if (/\*\*\*|Failed|Timeout|Exception/ && !f_in[id]) f += 1
+      else if (/Passed/ && !seen[id]) p += 1
     }
     END { print p + 0, f + 0, s + 0 }' "$1"
 }
 
-# run NAME PRESET LABELS [environment]
+# run NAME PRESET LABELS PARALLEL [environment]
 run() {
-  local name=$1 preset=$2 labels=$3; shift 3
+  local name=$1 preset=$2 labels=$3 parallel=$4; shift 4
   say "running $name"
   local log=$logs/$name.log
-  env "$@" ctest --test-dir "build/$preset" -L "$labels" -R "$filter" -V --timeout 600 >"$log" 2>&1
+  env "$@" ctest --test-dir "build/$preset" -L "$labels" -R "$filter" -V --timeout 600 --parallel "$parallel" >"$log" 2>&1
   local p f s
   read -r p f s < <(count "$log")
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
@@ -104,19 +105,19 @@ tidy() {
 
 case "$mode" in
   quick)
-    build release && run release release '^(unit|conformance|sim|integration|e2e|fuzz|bench)$'
+    build release && { run release release '^(unit|conformance|sim|integration|fuzz|bench)$' 1; run e2e release '^e2e$' 3; }
     ;;
   ci)
     format
-    build release && run release release '^(unit|conformance|sim|integration|e2e|fuzz)$'
-    build asan tests_unit tests_sim tests_integration tests_fuzz && run asan asan '^(unit|sim|integration|fuzz)$' ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
-    build tsan tests_threads && run tsan tsan threads TSAN_OPTIONS=halt_on_error=1
+    build release && { run release release '^(unit|conformance|sim|integration|fuzz)$' 1; run e2e release '^e2e$' 3; }
+    build asan tests_unit tests_sim tests_integration tests_fuzz && run asan asan '^(unit|sim|integration|fuzz)$' 1 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
+    build tsan tests_threads && run tsan tsan threads 1 TSAN_OPTIONS=halt_on_error=1
     ;;
   long)
     seeds="MUSTER_SIM_SEEDS=20000 MUSTER_FUZZ_ROUNDS=100000"
-    build release && { tidy; run release release '^(unit|conformance|sim|integration|e2e|fuzz|bench)$' $seeds; run lab release '^lab$'; }
-    build asan && run asan asan '^(unit|sim|integration|fuzz|conformance)$' $seeds ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
-    build tsan tests_threads && run tsan tsan threads TSAN_OPTIONS=halt_on_error=1
+    build release && { tidy; run release release '^(unit|conformance|sim|integration|fuzz|bench)$' 1 $seeds; run e2e release '^e2e$' 3; run lab release '^lab$' 1; }
+    build asan && run asan asan '^(unit|sim|integration|fuzz|conformance)$' 1 $seeds ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
+    build tsan tests_threads && run tsan tsan threads 1 TSAN_OPTIONS=halt_on_error=1
     if [ -d build/release ]; then
       say "50 repeats of unit, sim and integration, several programs at once"
       ctest --test-dir build/release -L '^(unit|sim|integration)$' --parallel "$((2 * jobs))" --repeat until-fail:50 --timeout 600 >"$logs/repeat.log" 2>&1 &&
