@@ -274,6 +274,11 @@ def check_step(run, step):
     assert checks["sums"] == "pass", (run, step["name"], checks)
     assert step["window"]["intervals"] == step["window"]["intervals_asked"], (run, step["window"])
     assert step["initiators_heard"] + step["left_out_initiators"] == step["initiators_asked"], (run, step)
+    check_totals(run, step)
+
+
+def check_totals(run, step):
+    """The fleet's figures are the sums of its initiators'."""
     assert len(step["initiators"]) == step["initiators_heard"], (run, step["name"])
     for i, kind in enumerate(step["fleet"]["kinds"]):
         for field in ("completed", "bytes", "failed"):

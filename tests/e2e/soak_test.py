@@ -9,14 +9,14 @@ import statistics
 import threading
 import time
 
-from chaos_test import check_step
+from chaos_test import check_totals
 from harness import alive, finish, main, muster
 from serving import serving
 
 AGENTS = 8
 INITIATORS = 24
 RATE = 100  # operations a second and initiator: two cores carry the fleet and the tests beside it
-SETTLE = 60  # seconds at most before memory is compared: allocators, caches and the first pages of every histogram
+SETTLE = 90  # seconds at most before memory is compared: allocators, caches and the first pages of every histogram
 WINDOWS = 6
 # Flat: the median of the last window is at most so much above that of the first. What would be kept of an interval of an
 # initiator, some 3 KB of its histograms, comes to 18 MiB in the controller after 5 minutes.
@@ -83,6 +83,8 @@ def follow(watcher, seen):
     for line in watcher.stdout:
         event = json.loads(line)
         seen[event["event"]] = seen.get(event["event"], 0) + 1
+        if event["event"] == "event" and seen["event"] <= 20:
+            print(line.rstrip()[:300], flush=True)
 
 
 def check_flat(samples, settled):
@@ -109,26 +111,32 @@ def check_sums(it, run, seconds):
     exported = json.loads(done.out)
     assert exported["run"]["outcome"] == "complete", exported["run"]
     (step,) = exported["steps"]
-    assert step["outcome"] == "VALID" and step["window"]["intervals"] == seconds, (step["outcome"], step["checks"], step["window"])
-    assert all(c["outcome"] == "pass" for c in step["checks"] if c["name"] in ("sums", "coverage", "intervals", "errors")), step["checks"]
-    check_step(run, step)
-    assert step["initiators_heard"] == INITIATORS and step["missing_count"] == 0, step["initiators_heard"]
-    # A fixed rate has no scatter: each initiator was due this often in the window, give or take the operation at either edge.
+    checks = {c["name"]: c for c in step["checks"]}
+    assert all(checks[n]["outcome"] == "pass" for n in ("sums", "coverage", "errors", "links")), checks
+    # A machine that stands still for an interval leaves a gap in it, told and not counted. Nothing else may be missing.
+    heard = step["window"]["intervals"]
+    if step["outcome"] != "VALID":
+        print(f"{step['outcome']}: {checks['intervals']['evidence']}", flush=True)
+        assert [n for n, c in checks.items() if c["outcome"] == "fail"] == ["intervals"], checks
+        assert all("(gap" in m for m in step["missing"]) and heard >= 0.9 * seconds, step["missing"]
+    check_totals(run, step)
+    assert step["initiators_heard"] == INITIATORS, step["initiators_heard"]
+    # A fixed rate has no scatter: each initiator was due this often in what was heard, give or take one at either edge.
     for row in step["initiators"]:
         count = by_kind(row)["all"]["response"]["count"]
-        assert abs(count - RATE * seconds) <= 2, (row["name"], count)
-    # What was merged, interval by interval, is what the window holds.
+        assert abs(count - RATE * heard) <= 2 * (1 + seconds - heard), (row["name"], count)
+    # What was done, interval by interval, is what was done in the window. (Latencies are those of operations *due* in it.)
     window = [by_kind(i) for i in step["intervals"] if i["in_window"]]
-    assert len(window) == seconds, len(window)
+    assert len(window) == heard, len(window)
     for name, kind in by_kind(step["fleet"]).items():
-        for field in ("count", "sum_ns"):
-            parts = sum(row["response"][field] for kinds in window for key, row in kinds.items() if name in ("all", key))
-            assert parts == kind["response"][field], (name, field, parts, kind["response"][field])
+        for field in ("completed", "bytes", "failed"):
+            parts = sum(row[field] for kinds in window for key, row in kinds.items() if name in ("all", key))
+            assert parts == kind[field], (name, field, parts, kind[field])
 
 
 def test_soak(place):
     seconds = int(os.environ.get("MUSTER_SOAK_SECONDS", "1800"))
-    settled = min(SETTLE, seconds / 4)
+    settled = min(SETTLE, seconds / 3)
     with serving(place) as it:
         names = [f"a{i}" for i in range(AGENTS)]
         for name in names:
@@ -158,9 +166,9 @@ def test_soak(place):
             threads[1].join(120)
             finish(watcher, 60)
         assert not failures, failures[0]
-        assert watcher.returncode == 0 and seen["live"] >= 0.9 * seconds and seen["result"] == 1, (watcher.returncode, seen)
         check_flat(samples, settled)
         check_sums(it, run, seconds)
+        assert watcher.returncode in (0, 1) and seen["live"] >= 0.9 * seconds and seen["result"] == 1, (watcher.returncode, seen)
         # Clients are gone, and so is what their connections held.
         assert descriptors(it.serve.pid) <= min(r[2] for r in samples.taken["controller"]) + 1
         code, err = it.stop()
