@@ -2,8 +2,8 @@
 # Builds and runs the tests. Last line: `N passed, N failed, N skipped` (test cases).
 #   tests/run.sh            everything that CI runs
 #   tests/run.sh --quick    release build only, no sanitizers
-#   tests/run.sh --long     what is slower: clang-tidy, far more simulation seeds and fuzz rounds, 50 repeats, the lab
-#                           (tests/lab: kernel targets in a virtual machine)
+#   tests/run.sh --long     what is slower: clang-tidy, far more simulation seeds and fuzz rounds, 50 repeats, ten minutes of
+#                           chaos, half an hour of soak, the lab (tests/lab: kernel targets in a virtual machine)
 #   tests/run.sh --filter R only test programs whose name matches the regular expression R
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -115,7 +115,7 @@ case "$mode" in
     ;;
   long)
     seeds="MUSTER_SIM_SEEDS=20000 MUSTER_FUZZ_ROUNDS=100000"
-    build release && { tidy; run release release '^(unit|conformance|sim|integration|fuzz|bench)$' 1 $seeds; run e2e release '^e2e$' 3; run lab release '^lab$' 1; }
+    build release && { tidy; run release release '^(unit|conformance|sim|integration|fuzz|bench)$' 1 $seeds; run e2e release '^e2e$' 3 MUSTER_CHAOS_SECONDS=600; run soak release '^soak$' 1; run lab release '^lab$' 1; }
     build asan && run asan asan '^(unit|sim|integration|fuzz|conformance)$' 1 MUSTER_SIM_SEEDS=3000 MUSTER_FUZZ_ROUNDS=30000 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
     build tsan tests_threads && run tsan tsan threads 1 TSAN_OPTIONS=halt_on_error=1
     if [ -d build/release ]; then

@@ -1,7 +1,8 @@
 """A fleet under a seeded stream of faults: whatever breaks, every run ends, what is called VALID is right, nothing stays behind.
 
 MUSTER_CHAOS_SECONDS (120) is how long faults come, MUSTER_CHAOS_SEED names the choices: the same seed makes the same
-faults and campaigns in the same order; what processes make of them differs.
+faults and campaigns in the same order; what processes make of them differs. Faults are dealt like cards, so half a minute has
+nearly every kind and a minute has all.
 """
 import heapq
 import json
@@ -95,8 +96,13 @@ def campaign(rng, place, number):
 
 
 class Chaos:
-    def __init__(self, fleet, rng):
-        self.fleet, self.rng, self.place = fleet, rng, fleet.place
+    def __init__(self, fleet, seed):
+        self.fleet, self.seed, self.place = fleet, seed, fleet.place
+        self.rng = None  # of the fault at hand: what one draws changes no other
+        self.deck = []
+        self.said = []  # faults as they came, for whoever must find out
+        self.began = time.monotonic()
+        self.submitted = set()
         self.later = []  # (when, number, what to do)
         self.number = 0
         self.clients = []
@@ -175,29 +181,33 @@ class Chaos:
 
     # ---- load -------------------------------------------------------------------------------------------------------
     def submit(self, number):
-        path = campaign(self.rng, self.place, number)
-        followed = self.rng.random() < 0.3
+        rng = random.Random(f"{self.seed} campaign {number}")
+        path = campaign(rng, self.place, number)
+        followed = rng.random() < 0.3
         if not self.fleet.up():
             return
         if followed:
             self.clients.append(start("run", path, "--controller", self.fleet.address, "--json"))
         else:
-            self.fleet.ask("run", path, "--detach")
+            run = self.fleet.submit(path)
+            self.submitted.add(run)
+            self.runs.setdefault(run, time.monotonic())
 
     def look(self):
         """Notes what runs there are and which have ended."""
         if not self.fleet.up():
             return []
-        done = self.fleet.ask("status", "--json")
-        if done.code != 0:
-            return []
-        runs = json.loads(done.out)["runs"]
+        runs = list(self.fleet.runs().values())
         for run in runs:
             self.runs.setdefault(run["id"], time.monotonic())
+            if run["state"] == "waiting":
+                self.runs[run["id"]] = time.monotonic()  # its deadlines count from when it begins
             if run["state"] == "ended":
                 self.over.add(run["id"])
-        late = [r for r in runs if r["state"] == "running" and time.monotonic() - self.runs[r["id"]] > ENDS_WITHIN]
+        late = [r for r in runs if r["state"] != "ended" and time.monotonic() - self.runs[r["id"]] > ENDS_WITHIN]
         assert not late, f"still going on after {ENDS_WITHIN} s: {late}"
+        gone = set(self.runs) - self.cut - self.over - {r["id"] for r in runs}
+        assert not gone, f"the controller knows nothing any more of {gone}"
         return runs
 
     def step_until(self, when):
@@ -210,6 +220,7 @@ class Chaos:
             time.sleep(max(0, min(when, self.later[0][0] if self.later else when) - now))
 
     def go_on(self, seconds):
+        dealer = random.Random(f"{self.seed} faults")
         faults = [(self.kill_agent, 3), (self.stop_short, 4), (self.stop_long, 2), (self.cut_short, 4), (self.cut_long, 2),
                   (self.mute, 2), (self.twin, 1), (self.cancel, 2), (self.kill_client, 1), (self.kill_controller, 1)]
         end = time.monotonic() + seconds
@@ -218,10 +229,16 @@ class Chaos:
             if sum(r["state"] != "ended" for r in self.look()) < 3:
                 self.submit(number)
                 number += 1
-            (fault,) = self.rng.choices([f for f, _ in faults], [w for _, w in faults])
+            if not self.deck:
+                self.deck = [f for f, weight in faults for _ in range(weight)]
+                dealer.shuffle(self.deck)
+            fault = self.deck.pop()
             self.done[fault.__name__] = self.done.get(fault.__name__, 0) + 1
+            self.said.append(f"{time.monotonic() - self.began:.1f} s {fault.__name__}")
+            self.rng = random.Random(f"{self.seed} fault {len(self.said)}")
+            pause = self.rng.uniform(0.5, 3.5)
             fault()
-            self.step_until(time.monotonic() + self.rng.uniform(0.5, 3.5))
+            self.step_until(time.monotonic() + pause)
             self.fleet.look_after()
 
     def calm_down(self):
@@ -251,11 +268,17 @@ class Chaos:
 def check_step(run, step):
     """What VALID promises, recomputed from what the export says."""
     checks = {c["name"]: c["outcome"] for c in step["checks"]}
+    assert "fail" not in checks.values(), (run, step["name"], checks)
     for name in ("sums", "coverage", "intervals", "errors"):
         assert checks[name] in ("pass", "warn"), (run, step["name"], checks)
     assert checks["sums"] == "pass", (run, step["name"], checks)
     assert step["window"]["intervals"] == step["window"]["intervals_asked"], (run, step["window"])
     assert step["initiators_heard"] + step["left_out_initiators"] == step["initiators_asked"], (run, step)
+    check_totals(run, step)
+
+
+def check_totals(run, step):
+    """The fleet's figures are the sums of its initiators'."""
     assert len(step["initiators"]) == step["initiators_heard"], (run, step["name"])
     for i, kind in enumerate(step["fleet"]["kinds"]):
         for field in ("completed", "bytes", "failed"):
@@ -267,8 +290,24 @@ def check_step(run, step):
         assert kind["response"]["sum_ns"] == sum(rows), (run, step["name"], rows)
 
 
+def left_running(place):
+    """Processes whose command line names the test's directory."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as f:
+                line = f.read().replace("\0", " ")
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
+        if place.path in line and int(pid) != os.getpid():
+            found.append((pid, line))
+    return found
+
+
 def check_runs(place, chaos):
     outcomes = {}
+    missing = chaos.submitted - chaos.cut - set(os.listdir(place.runs)) - chaos.over
+    assert not missing, f"submitted, and neither ended nor cut off: {missing}"
     for run in sorted(os.listdir(place.runs)):
         if not os.path.exists(os.path.join(place.runs, run, "run.db")):
             assert run in chaos.cut, f"{run} has no run file"
@@ -276,10 +315,10 @@ def check_runs(place, chaos):
         done = muster("results", "export", run, "--format", "json", "--runs", place.runs)
         assert done.code == 0, (run, done)
         exported = json.loads(done.out)
-        outcome = exported["run"]["outcome"] if "run" in exported else exported["outcome"]
+        outcome = exported["run"]["outcome"]
         shown = muster("results", "show", run, "--runs", place.runs)
         assert shown.code in (0, 1) and not shown.err, shown
-        for step in exported["steps"] if "steps" in exported else exported["run"]["steps"]:
+        for step in exported["steps"]:
             outcomes[step["outcome"]] = outcomes.get(step["outcome"], 0) + 1
             if step["outcome"] == "VALID":
                 check_step(run, step)
@@ -295,7 +334,7 @@ def test_chaos(place):
     fleet = Fleet(place)
     for n in range(3):
         os.makedirs(os.path.join(place.path, f"data{n}"))
-    chaos = Chaos(fleet, random.Random(seed))
+    chaos = Chaos(fleet, seed)
     try:
         fleet.start()
         for name in fleet.names:
@@ -313,8 +352,8 @@ def test_chaos(place):
         for name in fleet.names:
             fleet.agents[name].terminate()
             assert fleet.agents[name].wait(60) in (0, -signal.SIGTERM), name
-        crashed = [e for e in fleet.ended if e[1] < 0]
-        assert not crashed, crashed
+        assert not fleet.ended, f"ended by themselves: {fleet.ended}"
+        assert not left_running(place), left_running(place)
         for file in os.listdir(place.path):
             if file.endswith(".log"):
                 with open(os.path.join(place.path, file), errors="replace") as f:
@@ -327,6 +366,7 @@ def test_chaos(place):
     except Exception:
         if fleet.up() and fleet.serve.poll() is not None:
             print(f"the controller has ended: {fleet.serve.returncode} {fleet.serve.stderr.read()}", flush=True)
+        print("\n".join(chaos.said), flush=True)
         with open(fleet.log) as f:
             print(f.read()[-6000:], flush=True)
         raise
