@@ -229,6 +229,7 @@ absl::StatusOr<std::unique_ptr<Engine>> PrepareEngine(const PhaseSpec& spec, con
   MUSTER_ASSIGN_OR_RETURN(std::vector<WorkerPlan> plans, PlanWorkers(spec, target, threads));
   MUSTER_RETURN_IF_ERROR(CheckBufferMemory(BufferBytes(plans, target), options.max_buffer_memory));
   std::vector<RecorderShape> shapes;
+  shapes.reserve(plans.size());
   for (const WorkerPlan& plan : plans) shapes.push_back(plan.shape);
   MUSTER_ASSIGN_OR_RETURN(const std::vector<size_t> pages, BudgetPages(shapes));
   const bool touches_buffers = !std::holds_alternative<NullTarget>(target.target.kind);

@@ -38,7 +38,7 @@ class AgentGateway {
   // Asked of every Hello, from any thread, before the agent is there: the sequence number after which the reports that
   // it holds of another controller's session are to come; nothing: they are wanted by nobody. Must not block.
   using WantsHeld = std::function<std::optional<uint64_t>(const HelloInfo& hello)>;
-  virtual void SetWantsHeld(WantsHeld wants) { (void)wants; }
+  virtual void SetWantsHeld(WantsHeld /*wants*/) {}
 };
 
 }  // namespace muster
