@@ -134,6 +134,47 @@ absl::Status CheckHolders(const DeviceFamily& family, const std::string& place, 
   return absl::OkStatus();
 }
 
+// What of a file is behind a loop device.
+struct LoopPart {
+  std::string file;
+  bool known = false;  // the file is where sysfs says: device and inode are its
+  dev_t device = 0;
+  ino_t inode = 0;
+  uint64_t begin = 0, end = 0;
+};
+
+LoopPart PartOf(const std::string& loop, const HostPaths& host) {
+  LoopPart part;
+  const std::string block = host.sys + "/block/" + loop;
+  part.file = ReadLine(block + "/loop/backing_file");
+  struct stat st {};
+  part.known = !part.file.empty() && stat(part.file.c_str(), &st) == 0;
+  part.device = st.st_dev;
+  part.inode = st.st_ino;
+  part.begin = strtoull(ReadLine(block + "/loop/offset").c_str(), nullptr, 10);
+  part.end = part.begin + strtoull(ReadLine(block + "/size").c_str(), nullptr, 10) * 512;
+  return part;
+}
+
+// Two loop devices of one file are two devices to the kernel: neither mount nor exclusive open of one shows at the
+// other.
+absl::Status CheckSharedFile(const DeviceFamily& family, const std::string& place, const HostPaths& host) {
+  if (family.whole.rfind("loop", 0) != 0) return absl::OkStatus();
+  const LoopPart ours = PartOf(family.whole, host);
+  if (ours.file.empty()) return absl::OkStatus();
+  for (const std::string& loop : ListDir(host.sys + "/block")) {
+    if (loop.rfind("loop", 0) != 0 || loop == family.whole) continue;
+    const LoopPart other = PartOf(loop, host);
+    const bool same =
+        ours.known && other.known ? ours.device == other.device && ours.inode == other.inode : ours.file == other.file;
+    if (other.file.empty() || !same || ours.begin >= other.end || other.begin >= ours.end) continue;
+    return InUse("TARGET_HELD", place,
+                 fmt::format("its file {} is behind /dev/{} too, whose use is not seen here", ours.file, loop),
+                 "Detach it with `losetup -d /dev/" + loop + "`, or name another device.");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string ReadLine(const std::string& path) {
@@ -231,6 +272,7 @@ uint64_t DiskSequence(const DeviceFamily& family, const HostPaths& host) {
 absl::Status CheckNotInUse(const DeviceFamily& family, const std::string& place, const HostPaths& host) {
   MUSTER_RETURN_IF_ERROR(CheckMounts(family, place, host));
   MUSTER_RETURN_IF_ERROR(CheckSwap(family, place, host));
+  MUSTER_RETURN_IF_ERROR(CheckSharedFile(family, place, host));
   return CheckHolders(family, place, host);
 }
 

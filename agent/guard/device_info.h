@@ -37,6 +37,7 @@ std::vector<std::pair<std::string, std::string>> Identities(const DeviceFamily& 
 uint64_t DiskSequence(const DeviceFamily& family, const HostPaths& host = {});
 
 // Not OK when any member is in use; TARGET_MOUNTED, TARGET_SWAP or TARGET_HELD, naming member and user.
+// A loop device whose file is, in part, behind another one is held: what is done to the file there is not seen here.
 // Mounts are found by device number and, for file systems with numbers of their own (btrfs), by source. Other mount
 // namespaces are not seen here: the exclusive open that follows sees them.
 absl::Status CheckNotInUse(const DeviceFamily& family, const std::string& place, const HostPaths& host = {});

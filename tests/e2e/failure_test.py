@@ -174,6 +174,23 @@ def test_mounted_device_is_never_touched(place):
             check_run("umount", mount)
 
 
+def test_an_image_that_is_mounted_is_not_touched_through_another_loop_device(place):
+    with loop_device(place, prepare=lambda image: check_run("mkfs.ext4", "-q", image)) as (device, image):
+        mount = os.path.join(place.path, "mnt")
+        os.mkdir(mount)
+        check_run("mount", "-o", "ro", device, mount)
+        second = check_run("losetup", "--find", "--show", image)
+        try:
+            before = file_hash(image)
+            done = run(place, block_campaign(place, second, f", overwrite: {{id: {image}, size: 256MiB}}"))
+            assert done.code == 3 and done.result()["error"]["code"] == "TARGET_HELD", done
+            assert f"is behind {device} too" in done.result()["error"]["message"], done
+            assert file_hash(image) == before
+        finally:
+            check_run("losetup", "-d", second)
+            check_run("umount", mount)
+
+
 def test_unreadable_path(place):
     campaign = place.campaign("""
 name: nowhere

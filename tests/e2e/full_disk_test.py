@@ -152,6 +152,7 @@ def test_a_store_that_is_full_fails_its_runs_and_not_the_controller(place):
             first = it.submit(place.file("first.yaml", NULL % ("n: 1", "600s")))
             it.measuring(first)
             watch = it.begin("watch", first, "--json")
+            read_events(watch, lambda e: e["event"] == "live" and e["interval"] >= 4)  # some of the window is committed
             ballast = somebody_else(mount)
             ended = it.wait_for_run(first, lambda r: r["state"] == "ended")
             assert ended["outcome"] == "failed", ended

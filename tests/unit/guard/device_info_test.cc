@@ -1,5 +1,6 @@
 #include "agent/guard/device_info.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -114,6 +115,37 @@ TEST_CASE("holders of any member count") {
   CHECK_THAT(std::string(held.message()), Catch::Contains("sda2 is part of dm-3"));
   CHECK(CodeOf(CheckNotInUse(FindFamily(makedev(8, 2), host.paths()), "d", host.paths())) == "TARGET_HELD");
   CHECK(CheckNotInUse(FindFamily(makedev(8, 1), host.paths()), "d", host.paths()).ok());
+}
+
+TEST_CASE("a loop device is held while its file is behind another one, unless in another part") {
+  const FakeHost host;
+  const auto loop = [&](int n, const std::string& file, uint64_t offset, uint64_t sectors) {
+    const std::string at = fmt::format("sys/block/loop{}", n);
+    host.Write(at + "/loop/backing_file", file + "\n");
+    host.Write(at + "/loop/offset", fmt::format("{}\n", offset));
+    host.Write(at + "/size", fmt::format("{}\n", sectors));
+  };
+  const auto check = [&] {
+    const DeviceFamily family{.name = "loop0", .whole = "loop0", .partition = 0, .members = {{"loop0", makedev(7, 0)}}};
+    return CheckNotInUse(family, "/dev/loop0", host.paths());
+  };
+  host.Write("image", "x");
+  host.Write("other", "x");
+  fs::create_hard_link(host.Path("image"), host.Path("same"));
+  loop(0, host.Path("image"), 0, 2048);
+  CHECK(check().ok());
+  loop(1, host.Path("other"), 0, 2048);
+  CHECK(check().ok());
+  loop(1, host.Path("image"), 2048 * 512, 2048);  // the part behind it
+  CHECK(check().ok());
+  loop(1, host.Path("image"), 2047 * 512, 2048);
+  CHECK(CodeOf(check()) == "TARGET_HELD");
+  loop(1, host.Path("same"), 0, 2048);  // another name of the file
+  CHECK(CodeOf(check()) == "TARGET_HELD");
+  CHECK_THAT(std::string(check().message()), Catch::Contains("/dev/loop1"));
+  loop(0, "/gone (deleted)", 0, 2048);
+  loop(1, "/gone (deleted)", 0, 2048);
+  CHECK(CodeOf(check()) == "TARGET_HELD");
 }
 
 TEST_CASE("escapes of /proc are undone, halves of them are left") {
