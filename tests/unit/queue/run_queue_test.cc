@@ -186,7 +186,8 @@ TEST_CASE("the targets of a run that lost an agent are free when that agent must
   // Nothing but the target holds r2 up: it keeps its agent, and r3 takes the other one.
   CHECK(Starts(queue, there, 17'400 * kMillisecond) == "r3:a2");
   CHECK(WaitsFor(queue, "r2") ==
-        std::vector<std::string>{"target LUN 0 of disk, which an agent that run r1 lost may load for up to 13s after its end"});
+        std::vector<std::string>{
+            "target LUN 0 of disk, which an agent that run r1 lost may load for up to 13s after its end"});
   CHECK(Starts(queue, there, 30 * kSecond - 1).empty());
   CHECK(Starts(queue, there, 30 * kSecond) == "r2:a1");
 }
