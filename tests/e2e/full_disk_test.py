@@ -90,7 +90,7 @@ def test_a_disk_that_fills_up_while_it_is_filled(place):
 
 def test_a_disk_that_fills_up_while_it_is_measured(place):
     with no_fallocate(place, 256 << 20) as mount, one_agent(place, mount) as it:
-        campaign = place.campaign(FILE % (mount, "size: 192MiB, read: 0%", "fill: 0x", "5s"))
+        campaign = place.campaign(FILE % (mount, "size: 192MiB, read: 0%", "fill: 0x", "8s"))
         process = it.begin("run", campaign, "--json")
         read_events(process, lambda e: e["event"] == "live" and e["step"] == 1 and e["interval"] >= 1)
         ballast = somebody_else(mount)
@@ -101,8 +101,9 @@ def test_a_disk_that_fills_up_while_it_is_measured(place):
         failed = {e["class"]: e["count"] for e in data["errors"]}
         assert data["outcome"] == "INVALID" and set(failed) == {"no_space"} and failed["no_space"] > 0, data["errors"]
         kinds = data["fleet"]["kinds"][0]
-        # The errors are those of the whole step, the figures those of the window.
-        assert 0 < kinds["failed"] <= failed["no_space"] and kinds["completed"] > 0 and kinds["response"]["count"] == kinds["completed"], kinds
+        # The errors are those of the whole step, the figures those of the window: a write that finds the disk full may take
+        # so long to fail that none does within it.
+        assert kinds["failed"] <= failed["no_space"] and kinds["completed"] > 0 and kinds["response"]["count"] == kinds["completed"], kinds
         assert check(data, "errors")["outcome"] == "fail" and check(data, "sums")["outcome"] == "pass", data["checks"]
         assert check(data, "coverage")["outcome"] == check(data, "intervals")["outcome"] == "pass", data["checks"]
         fit(it, mount, ballast)
